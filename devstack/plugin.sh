@@ -35,6 +35,9 @@ elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
     fi
     if is_service_enabled n-api && is_service_enabled fpga-pool-scheduler; then
         create_fpga_pool_flavors
+        if [[ "${NOVA_USE_UNIFIED_LIMITS:-False}" == "True" ]]; then
+            limit_fpga_pool_slots
+        fi
     fi
     if is_service_enabled g-api && _fpga_pool_has_guests; then
         prepare_fpga_pool_image

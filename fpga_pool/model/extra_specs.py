@@ -130,6 +130,27 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus:
     ]
 
 
+def contradictions(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list[str]:
+    """Return why no machine of a flavor can ever have its accelerators: those of `inconsistencies` that rule it out."""
+    ours = {name: value for name, value in extra_specs.items() if name.startswith(f"{NAMESPACE}:")}
+    groups = _groups(extra_specs)
+    function = ours.get(f"{NAMESPACE}:function")
+    if function is None:
+        return list(_without_function(ours, groups))
+    catalogue.function(function)
+    return [
+        *_wrong_count(int(ours.get(f"{NAMESPACE}:count", "1")), groups),
+        *(
+            sentence
+            for name, group in groups.items()
+            for sentence in (
+                *_foreign_traits(name, group, function),
+                *_never_satisfied(name, group, function, catalogue),
+            )
+        ),
+    ]
+
+
 def _groups(extra_specs: Mapping[str, str]) -> dict[str, _Group]:
     """Return the groups that name the pool's resource class or traits, by the suffix in their extra specs."""
     groups: dict[str, _Group] = {}
@@ -219,17 +240,22 @@ def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) 
             "no effect on the slots; put both into one group"
         )
         return
-    for trait, value in group.traits.items():
-        if trait == right and value != "required":
-            yield f"trait{name}:{trait}: {value!r} is invalid; expected 'required'"
-        elif trait.startswith(function_trait("")) and trait != right:
-            yield f"trait{name}:{trait}: belongs to another function; the trait of {function} is trait{name}:{right}"
+    if group.traits.get(right, "required") != "required":
+        yield f"trait{name}:{right}: {group.traits[right]!r} is invalid; expected 'required'"
+    yield from _foreign_traits(name, group, function)
     if right not in group.traits:
         yield (
             f"trait{name}:{right}: missing, so Placement may allocate slots that cannot hold {function};"
             " expected 'required'"
         )
     yield from _never_satisfied(name, group, function, catalogue)
+
+
+def _foreign_traits(name: str, group: _Group, function: str) -> Iterator[str]:
+    right = function_trait(function)
+    for trait in group.traits:
+        if trait.startswith(function_trait("")) and trait != right:
+            yield f"trait{name}:{trait}: belongs to another function; the trait of {function} is trait{name}:{right}"
 
 
 def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:

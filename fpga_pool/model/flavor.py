@@ -76,6 +76,8 @@ class AcceleratorRequest(Message, frozen=True, kw_only=True):
     @property
     def what(self) -> str:
         """What is asked for, in a sentence."""
+        if self.count == 1:
+            return "1 slot"
         return f"a {self.topology} of {self.count} slots" if self.linked else f"{self.count} slots"
 
 

@@ -9,19 +9,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga_pool.core.types import Floats, Ints
-from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS
-from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
+from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS, TIER_SPECS
+from fpga_pool.model.rules.instance.fitting import NOT_HAD, SCARCITY, Fitting
 
 _FUNCTION = f"{NAMESPACE}:function"
 
 
 def accelerator_specs(spec_obj: Any) -> Mapping[str, str] | None:
-    """Return the extra specs of a request for accelerators; None for any other request."""
+    """Return the extra specs of a request for accelerators, be they right or wrong; None for any other request."""
     flavor = spec_obj.flavor
-    if not flavor or "extra_specs" not in flavor or _FUNCTION not in flavor.extra_specs:
+    if not flavor or "extra_specs" not in flavor:
         return None
     extra_specs: Mapping[str, str] = flavor.extra_specs
-    return extra_specs
+    if _FUNCTION in extra_specs or any(_is_about_slots(name) for name in extra_specs):
+        return extra_specs
+    return None
+
+
+def _is_about_slots(name: str) -> bool:
+    return name.endswith(f":{RESOURCE_CLASS}") or (name.startswith(f"{NAMESPACE}:") and name not in TIER_SPECS)
 
 
 Candidate = Mapping[str, Any]
@@ -63,11 +69,6 @@ def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: i
     return found
 
 
-#: What the scarcity of a kind of slots, between 0 and 1, adds to a price: more than what has to be loaded or planned
-#: elsewhere, for that costs seconds, while a function without a slot is not served at all; less than a job's eviction.
-_SCARCITY = 500.0
-
-
 @dataclass(frozen=True, slots=True)
 class Next:
     """Cost and gain of the next slots of a provider, by its row: NOT_HAD where there are too few, and for UNKNOWN."""
@@ -91,7 +92,7 @@ class FreeSlots:
         self._fitting = fitting
         self.found = found
         self.per_slot_left = per_slot_left
-        self._scarcity = _SCARCITY * fitting.scarcity
+        self._scarcity = SCARCITY * fitting.scarcity
         #: By provider, the same without those that were given to instances of this request.
         self.left: list[int] = found.tolist()
         self._given: dict[int, int] = {}
@@ -152,11 +153,11 @@ class FreeSlots:
         """Return what the next slots of these providers add to the benefit of the pool, vCPU equivalents."""
         return self._sum(self._fitting.gains, needs)
 
-    def completion_s(self, needs: Needs, runtime_s: float) -> float:
+    def completion_s(self, needs: Needs) -> float:
         """Return how long an instance takes that waits for all these slots; those of a card are loaded one by one."""
         loads_s, slowdown = self._fitting.loads_s, self._fitting.slowdown
         loading_s = max(self._fitting.between(loads_s, row, self.given(row), count) for row, count in needs)
-        return loading_s + runtime_s * max(float(slowdown[row]) for row, _ in needs)
+        return loading_s + self._fitting.stay_s * max(float(slowdown[row]) for row, _ in needs)
 
     def take(self, needs: Needs) -> None:
         """Note that an instance was given slots."""

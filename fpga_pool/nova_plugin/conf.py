@@ -76,8 +76,8 @@ OPTS = [
         "expected_stay",
         default=3600.0,
         min=1.0,
-        help="Assumed run time in seconds of instances whose flavor has no fpga_pool:runtime: the time to load a "
-        "function is weighed against it.",
+        help="Assumed run time in seconds of instances whose flavor has no fpga_pool:runtime, until some of the "
+        "project or of all projects have ended: the time to load a function is weighed against it.",
     ),
     cfg.FloatOpt(
         "benefit_weight_multiplier",

@@ -1,20 +1,34 @@
 """Validators of the pool's extra specs, for nova-api: a wrong value is refused when the flavor is given it."""
 
+import nova.conf
 from nova import exception
 from nova.api.validation.extra_specs.base import ExtraSpecValidator
+from oslo_log import log as logging
 
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput, UnknownFunction
 from fpga_pool.model.flavor import EXTRA_SPECS, NAMESPACE, check_extra_spec
+from fpga_pool.nova_plugin.conf import catalogue, register_opts
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+register_opts(CONF)
 
 
 class PoolExtraSpecValidator(ExtraSpecValidator):
-    """Names the invalid extra spec and the expected values; Nova itself only names a regular expression."""
+    """Names the invalid extra spec and the expected values; Nova itself only names a regular expression.
+
+    A function must be in the catalogue if nova.conf of nova-api names that; it is read each time, as it may change.
+    """
 
     def validate(self, name: str, value: str) -> None:
         """Refuse a value that is wrong."""
         try:
             check_extra_spec(name, value)
-        except InvalidInput as error:
+            if name == f"{NAMESPACE}:function" and CONF.fpga_pool.catalogue:
+                catalogue(CONF).function(value)
+        except InvalidCatalogue as error:  # a broken file must not keep flavors from being made
+            LOG.warning("the function of a flavor is not checked: %s", error)
+        except (InvalidInput, UnknownFunction) as error:
             raise exception.ValidationError(str(error)) from None
 
 

@@ -1,15 +1,17 @@
 """FpgaPoolSlotFilter: hosts where the pool can give an instance its slots, and the best card of each host first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import nova.conf
+from nova.exception import NoValidHost
 from nova.scheduler import filters
 from nova.scheduler.utils import request_is_rebuild
 from oslo_log import log as logging
 
-from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.model.flavor import AcceleratorRequest, requested
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.extra_specs import contradictions
+from fpga_pool.model.flavor import requested
 from fpga_pool.model.rules.instance.explaining import on_one_card
 from fpga_pool.nova_plugin.candidates import accelerator_specs
 from fpga_pool.nova_plugin.conf import register_opts
@@ -29,6 +31,8 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     candidates, since it concludes from the first one of a host what was claimed there.  Slots that
     `fpga_pool:topology` wants linked are looked at one by one, as the pool will choose them
     (`model.rules.instance.linking`).
+
+    Where no host passes at first, NoValidHost has the reason, which becomes part of the server's fault.
     """
 
     RUN_ON_REBUILD = False
@@ -40,41 +44,63 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             return filter_obj_list
         hosts = list(filter_obj_list)
         try:
-            return self._passing(hosts, spec_obj, requested(extra_specs))
+            return self._passing(hosts, spec_obj, extra_specs)
         except PoolUnknown as unknown:
             LOG.warning("%s: %s", self._what_happens(), unknown)
+            why = "the pool of accelerators does not respond"
         except FpgaPoolError as error:
             LOG.warning("no host for instance %s: %s", spec_obj.instance_uuid, error)
-            return []
+            raise NoValidHost(reason=str(error)) from None
+        except NoValidHost:
+            raise
         except Exception:  # whatever is wrong here must not fail requests that Placement could decide
             LOG.exception("%s", self._what_happens())
-        REQUESTS.drop(spec_obj)
-        return hosts if CONF.fpga_pool.fail_open else []
+            why = "the request cannot be compared with the pool of accelerators"
+        return self._without_the_pool(hosts, spec_obj, why)
 
-    def _passing(self, hosts: list[Any], spec_obj: Any, wanted: AcceleratorRequest | None) -> list[Any]:
-        if wanted is None:
+    def _without_the_pool(self, hosts: list[Any], spec_obj: Any, why: str) -> list[Any]:
+        """Leave the choice to Placement if the operator wants that."""
+        began = _has_claims(REQUESTS.get(spec_obj), hosts)
+        REQUESTS.drop(spec_obj)
+        if CONF.fpga_pool.fail_open:
             return hosts
+        if began:
+            return []
+        raise NoValidHost(reason=why)
+
+    def _passing(self, hosts: list[Any], spec_obj: Any, extra_specs: Mapping[str, str]) -> list[Any]:
         request = REQUESTS.get(spec_obj)
         if request is not None and request.is_about(hosts):
             passing = request.next_pass(hosts)
-        else:
-            request = self._new_request(spec_obj, wanted)
-            passing = request.first_pass(hosts)
-            request.make_plan(passing)
-            passing += request.further(passing)
-            REQUESTS.keep(spec_obj, request)
+            self._log_result(request, hosts, passing, spec_obj)
+            return passing
+        request = self._new_request(spec_obj, extra_specs)
+        passing = request.first_pass(hosts)
+        request.make_plan(passing)
+        passing += request.further(passing)
+        REQUESTS.keep(spec_obj, request)
         self._log_result(request, hosts, passing, spec_obj)
+        if hosts and not passing:
+            raise NoValidHost(reason=f"no host has {request.wanted.what} available for {request.wanted.function}")
         return passing
 
-    def _new_request(self, spec_obj: Any, wanted: AcceleratorRequest) -> Request:
-        stay_s = CONF.fpga_pool.expected_stay if wanted.runtime_s is None else wanted.runtime_s
-        fitting = pool(CONF).now().fitting(wanted.function, stay_s)
+    def _new_request(self, spec_obj: Any, extra_specs: Mapping[str, str]) -> Request:
+        wanted = requested(extra_specs)
+        picture = pool(CONF).now()
+        wrong = contradictions(extra_specs, picture.catalogue)
+        if wanted is None or wrong:
+            raise InvalidInput(f"the flavor can never have its accelerators: {'; '.join(wrong)}")
+        stay_s = wanted.runtime_s
+        if stay_s is None:
+            stay_s = picture.run_time_s(spec_obj.project_id, wanted.function) if "project_id" in spec_obj else None
+        stay_s = CONF.fpga_pool.expected_stay if stay_s is None else stay_s
+        fitting = picture.fitting(wanted.function, stay_s)
         instances = max(1, spec_obj.num_instances) if "num_instances" in spec_obj else 1
         left = None
         if instances > 1:
             request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other
             left = slots_left(request_id, wanted.function)
-        together = on_one_card(spec_obj.flavor.extra_specs)
+        together = on_one_card(extra_specs)
         instance = spec_obj.instance_uuid if "instance_uuid" in spec_obj else ""
         return Request(wanted, fitting, instances, left, together=together, instance=instance or "")
 
@@ -97,3 +123,8 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
 
     def _what_happens(self) -> str:
         return "left to Placement" if CONF.fpga_pool.fail_open else "no host found"
+
+
+def _has_claims(request: Request | None, hosts: list[Any]) -> bool:
+    """Return whether this is a later pass: Nova gives back what it claimed only after a pass that returns."""
+    return request is not None and request.is_about(hosts)

@@ -1,6 +1,6 @@
 """Choice of linked slots for the instances of one request, and of hosts on which these complete soonest together.
 
-Completion times are considered where the owner states how long the instances run.
+Completion times follow from the run time that the owner declares, or that instances before had.
 """
 
 from collections import Counter
@@ -169,7 +169,7 @@ class Completions:
                 needs, gone = self._next_linked(self._linked, host, candidates, gone)
             if not needs:
                 break
-            completions.append(self._free_slots.completion_s(needs, self._wanted.runtime_s or 0.0))
+            completions.append(self._free_slots.completion_s(needs))
             self._free_slots.take(needs)
             taken.append(needs)
         for needs in taken:

@@ -9,13 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from fpga_pool.conf.catalogue import private_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
 from fpga_pool.rpc.follower import PoolFollower
@@ -23,6 +26,8 @@ from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
+
+LOG = logging.getLogger(__name__)
 
 
 class Breaker:
@@ -60,6 +65,10 @@ class Breaker:
 _KEPT = 64
 
 
+#: Interval at which observations are asked for; they are medians and fits that change slowly.
+OBSERVE_S = 60.0
+
+
 class PoolUnknown(Exception):
     """Nothing is known of the pool that is new enough to decide by."""
 
@@ -67,10 +76,18 @@ class PoolUnknown(Exception):
 class Picture:
     """A snapshot with results computed from it; threads may share it."""
 
-    def __init__(self, providers: Providers, catalogue: Catalogue) -> None:
+    def __init__(self, providers: Providers, catalogue: Catalogue, observations: Observations | None = None) -> None:
+        """`catalogue` has the observed time models already."""
         self.providers = providers
-        self._catalogue = catalogue
+        self.observations = observations or Observations()
+        self.catalogue = catalogue
         self._fitting: dict[tuple[str, float], Fitting] = {}
+
+    def run_time_s(self, project_id: str, function: str) -> float | None:
+        """Return how long an instance probably runs, by those that have ended; None = unknown."""
+        seconds = self.observations.run_time_s(project_id, function)
+        # To two digits, so that projects with nearly the same run times share what fits.
+        return None if seconds is None else max(1.0, float(f"{seconds:.1e}"))
 
     def fitting(self, function: str, stay_s: float) -> Fitting:
         """Return the slots available for a function; UnknownFunction if the catalogue has none of that name."""
@@ -79,7 +96,7 @@ class Picture:
         if found is None:
             if len(self._fitting) >= _KEPT:
                 self._fitting.clear()
-            found = self._fitting[key] = Fitting(self.providers, self._catalogue, function, stay_s)
+            found = self._fitting[key] = Fitting(self.providers, self.catalogue, function, stay_s)
         return found
 
 
@@ -102,7 +119,10 @@ class Pool:
         limits: Limits,
         breaker: Breaker,
         clock: Callable[[], float] = time.monotonic,
+        observe: Callable[[], Observations] = Observations,
     ) -> None:
+        self._observe, self._observed_at_s = observe, float("-inf")
+        self._observations = Observations()
         self._ask, self._read_catalogue, self._limits = ask, catalogue, limits
         self._breaker, self._clock = breaker, clock
         self._asking = threading.Lock()
@@ -131,18 +151,40 @@ class Pool:
             return self._stale("the pool did not respond recently and is not queried for a while")
         try:
             columns, at = self._ask(), self._clock()
-            catalogue = self._catalogue = self._catalogue or self._read_catalogue()
+            self._note_observations()
+            catalogue = self._catalogue = self._catalogue or self._observed_catalogue()
         except (MessagingError, FpgaPoolError) as error:
             self._breaker.note_failure()
             return self._stale(f"the pool cannot be queried: {error}")
         self._breaker.note_answer()
         before = self._known[1] if self._known else None
-        if before is not None and before.providers.pool.seen == columns.seen:
+        if (
+            before is not None
+            and before.providers.pool.seen == columns.seen
+            and before.observations is self._observations
+        ):
             picture = before
         else:
-            picture = Picture(Providers.of(columns, before.providers if before else None), catalogue)
+            providers = Providers.of(columns, before.providers if before else None)
+            picture = Picture(providers, catalogue, self._observations)
         self._known = at, picture
         return picture
+
+    def _note_observations(self) -> None:
+        """Ask for observations now and then; requests do not depend on them."""
+        if self._clock() - self._observed_at_s < OBSERVE_S:
+            return
+        self._observed_at_s = self._clock()
+        try:
+            found = self._observe()
+        except (MessagingError, FpgaPoolError) as error:
+            LOG.warning("the observed run times are those of %g s ago, or none: %s", OBSERVE_S, error)
+            return
+        if found != self._observations:
+            self._observations, self._catalogue = found, None
+
+    def _observed_catalogue(self) -> Catalogue:
+        return self._observations.applied_to(self._read_catalogue())
 
     def _younger_than(self, age_s: float) -> Picture | None:
         known = self._known
@@ -158,20 +200,22 @@ class Pool:
 def _made(conf: cfg.ConfigOpts) -> Pool:
     """Return what asks the pool of a configuration; nothing is sent yet."""
     group = conf.fpga_pool
-    follower: list[PoolFollower] = []
 
-    def ask() -> PoolColumns:
-        if not follower:
-            identity = Identity(Role.NOVA, socket.gethostname(), private_key("[fpga_pool] key", group.key))
-            messages = guest_transport(conf, group.transport_url)
-            follower.append(PoolFollower(SchedulerAPI(messages, identity, group.timeout, any_server=True)))
-        return follower[0].now()
+    @cache
+    def scheduler() -> SchedulerAPI:
+        identity = Identity(Role.NOVA, socket.gethostname(), private_key("[fpga_pool] key", group.key))
+        return SchedulerAPI(guest_transport(conf, group.transport_url), identity, group.timeout, any_server=True)
+
+    @cache
+    def follower() -> PoolFollower:
+        return PoolFollower(scheduler())
 
     return Pool(
-        ask,
+        lambda: follower().now(),
         lambda: catalogue(conf),
         Limits(timeout_s=group.timeout, snapshot_age_s=group.snapshot_age, stale_age_s=group.stale_age),
         Breaker(group.breaker_failures, group.breaker_reset, time.monotonic),
+        observe=lambda: scheduler().observations(),
     )
 
 

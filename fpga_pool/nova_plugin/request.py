@@ -301,12 +301,9 @@ class Request:
         return [plan.lateness(host, taken[host]) if host in taken else late.get(host) for host in hosts]
 
     def make_plan(self, hosts: Sequence[Any]) -> None:
-        """Plan all instances of the request as a batch, if the flavor gives their run time."""
-        runtime_s = self.wanted.runtime_s
-        if runtime_s is None:
-            return
+        """Plan all instances of the request as a batch."""
         fitting, found = self._fitting, self._free_slots.found
-        alone_s = fitting.firsts(fitting.loads_s, self.wanted.count, found) + runtime_s * fitting.slowdown
+        alone_s = fitting.completions_s(self.wanted.count, found)
         there_s: list[float] = [*alone_s.tolist(), NOT_HAD]
         completions = Completions(self.wanted, FreeSlots(fitting, found), self._linked, self._instances)
         first_s = {}

@@ -98,7 +98,10 @@ class FpgaPoolBenefitWeigher(PoolWeigher):
 
 
 class FpgaPoolMakespanWeigher(PoolWeigher):
-    """Prefers hosts of the plan that completes all instances of a request soonest; neutral without a run time."""
+    """Prefers hosts of the plan that completes all instances of a request soonest.
+
+    The run time is the flavor's, else the median of instances of the project with this function that have ended.
+    """
 
     multiplier = "fpga_pool_makespan_weight_multiplier"
 

@@ -24,6 +24,7 @@ from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.pipeline.admission import PipelineRequest
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
@@ -240,6 +241,10 @@ class SchedulerAPI:
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
         return self._call(list[Calibration], "calibration", function=function)
+
+    def observations(self) -> Observations:
+        """Return the run times of instances and the time models that the pool has observed."""
+        return self._call(Observations, "observations")
 
     # Agents
 

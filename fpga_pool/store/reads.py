@@ -18,6 +18,7 @@ from fpga_pool.model.objects.pool import (
     Job,
     JobState,
     Lease,
+    LeaseKind,
     PendingBatch,
     Run,
     Scheduler,
@@ -323,6 +324,15 @@ class Reads(GangReads, TaskReads):
         """Return the refitted time models, by (function, board)."""
         rows = self._connection.execute(time_models())
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
+
+    def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
+        """Return project, function and seconds of the leases of instances that ended last, of the whole pool."""
+        held_s = _LEASES.c.released_at - _LEASES.c.granted_at
+        query = select(_LEASES.c.project_id, _LEASES.c.function, held_s).where(
+            _LEASES.c.kind == LeaseKind.INSTANCE, _LEASES.c.released_at.is_not(None)
+        )
+        rows = self._connection.execute(query.order_by(_LEASES.c.released_at.desc()).limit(newest))
+        return [(project_id, function, float(seconds)) for project_id, function, seconds in rows]
 
     def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
         """Return, by board, the (N,) input bytes and (N,) seconds of the newest runs of a function, newest first."""

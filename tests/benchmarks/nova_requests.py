@@ -82,6 +82,10 @@ class PoolScheduler:
         self.pool = self.pool.merged(PoolColumns.of({"default": self.generation}, [], slots, None))
 
     @answers
+    def observations(self, context: dict) -> dict:
+        return {}
+
+    @answers
     def snapshot(self, context: dict, seen: dict | None) -> dict:
         return (self.pool if seen is None else self.pool.changed_after(seen)).to_plain()
 

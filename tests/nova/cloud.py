@@ -60,6 +60,7 @@ class PoolScheduler:
 
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
+        self.run_times = []
 
     def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False), links="", kind=KIND):
         self.generation += 1
@@ -68,6 +69,10 @@ class PoolScheduler:
             *(host, "default", f"{card}/{region}", card, BOARD, kind, links, state, function, *lease, False),
             self.generation,
         )
+
+    @answers
+    def observations(self, context: dict) -> dict:
+        return {"run_times": self.run_times}
 
     @answers
     def snapshot(self, context: dict, seen: dict | None) -> dict:

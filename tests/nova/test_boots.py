@@ -26,6 +26,12 @@ class Boots(Cloud):
         self.boot(self.flavor(), 5)
         assert self.pool.asked == 1
 
+    def test_the_reason_of_a_refusal_is_in_the_fault_of_the_server(self):
+        self.add_host("host1", 1, 1)
+        self.pool.put("host1", "card0", "r0", "FAULTED")
+        (refused,) = self.boot(self.flavor(), expected="ERROR")
+        assert refused["fault"]["message"].endswith("no host has 1 slot available for sha256")
+
     def test_a_full_pool_is_told_as_no_valid_host_and_one_slot_less_is_enough(self):
         self.add_host("host1", 1, 1)
         flavor = self.flavor()

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fixtures
 import pytest
 from cloud import PoolScheduler, extra_specs, nova_key, stop
-from nova import objects, test
+from nova import exception, objects, test
 from nova.scheduler import filters, host_manager, weights
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -17,6 +17,7 @@ from oslo_utils import uuidutils
 from fpga_pool import nova_plugin
 from fpga_pool.model.flavor import RESOURCE_CLASS, provider_uuid
 from fpga_pool.nova_plugin import pool as plugin_pool
+from fpga_pool.nova_plugin.request import REQUESTS
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 
 WEIGHERS = ("Attempt", "Benefit", "Lattice", "Makespan", "Scarcity", "Tier")
@@ -27,11 +28,13 @@ class Handlers(test.NoDBTestCase):
         super().setUp()
         key, gate = nova_key(self.useFixture(fixtures.TempDir()).path)
         self.flags(transport_url="inprocess://", key=key, snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        # Completion times differ wherever the benefit does: it is weighed where a test is about it.
+        self.flags(makespan_weight_multiplier=0.0, group="fpga_pool")
         plugin_pool.forget()
         self.pool = PoolScheduler()
-        listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool], gate)
-        listening.start()
-        self.addCleanup(stop, listening)
+        self.listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool], gate)
+        self.listening.start()
+        self.addCleanup(stop, self.listening)
         self.filters = [
             made() for made in filters.HostFilterHandler().get_matching_classes(["fpga_pool.nova_plugin.all_filters"])
         ]
@@ -77,9 +80,36 @@ class Handlers(test.NoDBTestCase):
             assert set(self.weighed(hosts, spec).values()) == {0.0}
         assert self.pool.asked == 0
 
-    def test_what_the_flavor_says_wrongly_finds_no_host(self):
+    def refusal(self, specs):
+        """Return the reason that becomes part of the server's fault."""
+        with pytest.raises(exception.NoValidHost) as refused:
+            self.passing(self.hosts(1), self.spec(specs))
+        return refused.value.kwargs["reason"]
+
+    def test_a_flavor_that_can_never_work_is_refused_with_the_reason(self):
         self.pool.put("host1", "card0", "r0")
-        assert self.passing(self.hosts(1), self.spec({**extra_specs(), "fpga_pool:topology": "star"})) == []
+        right = extra_specs()
+        assert self.passing(self.hosts(1), self.spec(right))
+        other = {**right, "trait:CUSTOM_FPGA_FUNCTION_AES": "required"}
+        for specs, reason in (
+            ({**right, "fpga_pool:topology": "star"}, "'star' is invalid; expected any, line or ring"),
+            ({f"resources:{RESOURCE_CLASS}": "1"}, "fpga_pool:function: missing, but required by resources:"),
+            ({"fpga_pool:functon": "aes"}, "fpga_pool:function: missing"),
+            ({**right, "fpga_pool:function": "shaa256"}, "'shaa256' is not in the catalogue"),
+            ({**right, f"resources:{RESOURCE_CLASS}": "2"}, "2 in total, but fpga_pool:count is 1"),
+            ({**right, "fpga_pool:count": "17", f"resources:{RESOURCE_CLASS}": "17"}, "no card has 17 slots"),
+            (other, "belongs to another function"),
+        ):
+            assert reason in self.refusal(specs)
+
+    def test_a_refusal_says_what_is_not_available_and_whether_the_pool_responds(self):
+        self.pool.put("host1", "card0", "r0", "FAULTED")
+        assert self.refusal(extra_specs()) == "no host has 1 slot available for sha256"
+        plugin_pool.forget()
+        self.flags(timeout=0.2, group="fpga_pool")
+        self.listening.stop()
+        self.listening.wait()
+        assert self.refusal(extra_specs()) == "the pool of accelerators does not respond"
 
     def test_the_host_where_the_pool_gains_most_weighs_most_and_an_aggregate_can_turn_that_around(self):
         self.pool.put("host1", "card0", "r0", "BUSY", "aes", ("pool", "default", True))
@@ -98,11 +128,23 @@ class Handlers(test.NoDBTestCase):
         for number in (1, 2):
             self.pool.put(f"host{number}", "card0", "r0", "READY", "sha256")
         self.pool.put("host3", "card0", "r0")
-        self.flags(benefit_weight_multiplier=0.0, group="fpga_pool")
+        self.flags(benefit_weight_multiplier=0.0, makespan_weight_multiplier=1.0, group="fpga_pool")
         spec = self.spec(extra_specs(runtime="60"))
         spec.num_instances = 2
         with mock.patch("fpga_pool.nova_plugin.filters.slots_left", return_value=None):
             assert self.weighed(self.hosts(3), spec) == {"host1": 1.0, "host2": 1.0, "host3": 0.0}
+
+    def test_run_times_that_the_pool_has_observed_stand_in_for_those_that_no_flavor_declares(self):
+        """sha256 takes 60 times as long on this board as on the fastest, where instances run 2 s."""
+        self.pool.put("host1", "card0", "r0", "READY", "sha256")
+        self.pool.put("host2", "card0", "r0")
+        self.pool.run_times = [{"project_id": "", "function": "sha256", "median_s": 2.0}]
+        hosts = self.hosts(2)
+        spec = self.spec(extra_specs())
+        spec.project_id = "p"
+        weighed = self.weighed(hosts, spec)
+        assert weighed["host1"] > weighed["host2"]
+        assert REQUESTS.get(spec).plan.makespan_s == pytest.approx(2.0 * 60.0)
 
     def test_the_host_that_loses_the_fewest_connections_weighs_most(self):
         # Each host has slots on cards in a row: 2 of 2 are used up, 2 of 3 or of 4 are cut off.
@@ -126,7 +168,7 @@ class Handlers(test.NoDBTestCase):
             for card in range(cards):
                 word, state = f"box line {cards} {card} full 1 0", "READY" if loaded else "EMPTY"
                 self.pool.put(f"host{number}", f"card{card}", "r0", state, loaded, links=word)
-        self.flags(lattice_weight_multiplier=3.0, makespan_weight_multiplier=0.0, group="fpga_pool")
+        self.flags(lattice_weight_multiplier=3.0, group="fpga_pool")
         hosts, spec = self.hosts(3), self.spec(extra_specs(count=2, topology="line"))
         hosts[2].aggregates = [objects.Aggregate(metadata={"fpga_pool_benefit_weight_multiplier": "-2.0"})]
         passing, handler = self.passing(hosts, spec), weights.HostWeightHandler()

@@ -17,7 +17,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
 from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Tier, Topology, requested
 from fpga_pool.model.objects.links import wished_links
-from fpga_pool.model.rules.instance.explaining import explain_host, on_one_card
+from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, on_one_card
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
@@ -191,8 +191,12 @@ def explanation(
     rows, links = [], wished_links(wanted)
     for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
         passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
-        rows.append((host, passes, _held(pool, number, instance), why))
-    return ("host", "passes", "slots held", "why"), rows
+        terms = host_terms(fitting, host, wanted.count)
+        weighed = ("", "", "")
+        if passes and terms is not None:
+            weighed = (f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.scarcity:.2f}")
+        rows.append((host, passes, _held(pool, number, instance), *weighed, why))
+    return ("host", "passes", "slots held", "benefit", "completes in s", "scarcity", "why"), rows
 
 
 def _held(pool: PoolColumns, host: int, instance: str) -> int:

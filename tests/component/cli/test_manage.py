@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.cli.admin import prepare
 from fpga_pool.cli.admin.main import ManageApp
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.objects.pool import Host, Slot, SlotState
 from fpga_pool.rpc.identity import key_text
 from fpga_pool.store.store import Store
@@ -171,6 +172,11 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
         ("b", False, 0),
     ]
     assert "1 empty" in json.loads(table)[0]["why"]
+    # 3600 s on the fastest board are 60 times as many on this one.
+    terms = [(float(row["benefit"]), float(row["completes in s"])) for row in json.loads(table)[:1]]
+    speedup = load_catalogue(installed_catalogue()).functions["sha256"].speedup_on("demo")
+    assert terms == [(pytest.approx(speedup, abs=0.01), pytest.approx(60 * 3600.0, rel=0.01))]
+    assert json.loads(table)[1]["benefit"] == ""
     assert "1 out of service" in json.loads(table)[1]["why"]
 
 

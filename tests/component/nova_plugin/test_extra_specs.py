@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from fpga_pool.conf.catalogue import installed_catalogue
 from fpga_pool.model.flavor import EXTRA_SPECS
 
 #: Reads lines of [name, value]; answers each with why it is refused, or null.
@@ -21,6 +22,13 @@ for line in sys.stdin:
         print(json.dumps(validators.validate(*json.loads(line))), flush=True)
     except exception.ValidationError as error:
         print(json.dumps(error.format_message()), flush=True)
+"""
+#: The same for a nova-api whose nova.conf names a catalogue.
+WITH_CATALOGUE = """
+import nova.conf
+from fpga_pool.nova_plugin.conf import register_opts
+register_opts(nova.conf.CONF)
+nova.conf.CONF.set_override("catalogue", {path!r}, "fpga_pool")
 """
 
 
@@ -97,3 +105,22 @@ def test_a_misspelt_name_is_told_which_names_there_are(refusal):
 )
 def test_other_namespaces_are_none_of_our_business(refusal, name, value):
     assert refusal(name, value) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "'sha512' is not in the catalogue"), ("broken", "null"), ("missing", "null")],
+)
+def test_a_function_must_be_in_the_catalogue_that_nova_conf_names(tmp_path, content, reason):
+    path = installed_catalogue() if content is None else tmp_path / "catalogue.toml"
+    if content == "broken":
+        path.write_text("format_version = 1")
+    script = WITH_CATALOGUE.format(path=str(path)) + ASK_NOVA
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        input='["fpga_pool:function", "sha512"]\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert reason in done.stdout

@@ -7,6 +7,7 @@ import oslo_messaging as messaging
 import pytest
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.rules.instance.observations import Observations, RunTime
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.nova_plugin.pool import Breaker, Limits, Pool, PoolUnknown
 
@@ -118,3 +119,26 @@ def test_who_waits_too_long_for_the_question_of_another_is_told_so(asked):
             pool.now()
         answer.set()
         first.result(30.0)
+
+
+def test_observations_are_asked_for_once_a_minute_and_kept_while_there_is_no_answer(clock, asked):
+    answers = [observed(30.0), messaging.MessagingTimeout("no answer"), observed(90.0)]
+
+    def observe():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    limits = Limits(timeout_s=5.0, snapshot_age_s=1.0, stale_age_s=60.0)
+    catalogue = load_catalogue(installed_catalogue())
+    pool = Pool(asked, lambda: catalogue, limits, Breaker(2, 30.0, clock), clock, observe)
+    seen = []
+    for clock.now_s in (0.0, 59.0, 61.0, 122.0):
+        seen.append(pool.now().run_time_s("p", "aes"))
+    assert seen == [30.0, 30.0, 30.0, 90.0]
+    assert answers == []
+
+
+def observed(seconds):
+    return Observations(run_times=(RunTime(project_id="p", function="aes", median_s=seconds),))

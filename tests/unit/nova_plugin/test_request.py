@@ -120,12 +120,15 @@ def test_hosts_of_the_plan_are_not_late_until_their_places_are_taken():
     assert request.latenesses(hosts[:1]) == [None]
 
 
-def test_without_a_run_time_nothing_is_planned():
-    host = Host("a", [candidate("a", "c0")])
-    request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0")), 2)
-    request.make_plan(request.first_pass([host]))
-    assert request.plan is None
-    assert request.latenesses([host]) == [None]
+def test_without_a_declared_run_time_the_expected_stay_is_planned():
+    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")])]
+    slots = [("a", "c0", "READY", "sha256", FREE), empty("b", "c0")]
+    request = Request(AcceleratorRequest(function="sha256"), fitting(*slots))
+    request.make_plan(request.first_pass(hosts))
+    board = load_catalogue(installed_catalogue()).boards["demo"]
+    slowdown = load_catalogue(installed_catalogue()).functions["sha256"].slowdown_on("demo")
+    # An hour on the fastest board, on the slow one here; b has to load the function before that.
+    assert request.latenesses(hosts) == [0.0, pytest.approx(board.load_s("small") / (3600.0 * slowdown), rel=1e-6)]
 
 
 def test_new_hosts_are_another_request():

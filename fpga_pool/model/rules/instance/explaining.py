@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.model.objects.pool import LeaseKind
-from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
 from fpga_pool.model.rules.instance.linking import largest_linked
 
 
@@ -41,6 +42,32 @@ def explain_host(
         return True, said
     where = " on one card" if together else ""
     return False, f"{said}; no {links.name.lower()} of {count} free{where}: at most {linked} have these links"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the weighers of instances read of a host: by the slots of one provider that an instance would get there."""
+
+    #: Added to the pool, vCPU equivalents.
+    benefit: float
+    #: Until the instance completes, with loading.
+    completion_s: float
+    #: How much other functions need these slots, 0 to 1.
+    scarcity: float
+
+
+def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
+    """Return the terms of a host; None if none of its providers has `count` slots."""
+    rows = fitting.providers.of_host.get(host, range(0))
+    prices = fitting.prices(count)
+    if not len(rows) or prices[rows.start : rows.stop].min() == NOT_HAD:
+        return None
+    row = rows.start + int(prices[rows.start : rows.stop].argmin())
+    return Terms(
+        benefit=float(fitting.firsts(fitting.gains, count)[row]),
+        completion_s=float(fitting.completions_s(count)[row]),
+        scarcity=float(fitting.scarcity[row]),
+    )
 
 
 def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:

@@ -90,6 +90,9 @@ class HostCandidates:
 #: nothing computes; nothing is loaded; another function is; jobs are planned on it.  Evicting a job costs more than all
 #: of these together for the largest request, and the more the more it gains there.
 LOADED, EMPTY, OTHER, PLANNED, EVICTION = 0.0, 1.0, 2.0, 3.0, 1000.0
+#: What the scarcity of a kind of slots, between 0 and 1, adds to a price: more than what has to be loaded or planned
+#: elsewhere, for that costs seconds, while a function without a slot is not served at all; less than a job's eviction.
+SCARCITY = 500.0
 #: What slots add that cannot be had.
 NOT_HAD = math.inf
 
@@ -100,6 +103,8 @@ class Fitting:
     def __init__(self, providers: Providers, catalogue: Catalogue, function: str, stay_s: float) -> None:
         self.providers = providers
         self.function = function
+        #: How long an instance is expected to run on the fastest board.
+        self.stay_s = stay_s
         pool = providers.pool
         traits = _Traits(pool, catalogue, function)
         #: (S,) whether the function can be loaded there, regardless of leases; and whether the slot is available now.
@@ -123,13 +128,22 @@ class Fitting:
         self.loads_s: Floats = traits.load_s[rows]
         #: (P,) what giving away a slot takes from other functions: see `Catalogue.scarcity`.
         self.scarcity: Floats = traits.scarcity[providers.slot]
-        #: (P,) how many times as long as on the fastest board the function computes there.
-        self.slowdown: Floats = traits.slowdown[providers.slot]
+        #: (P,) how many times as long as on the fastest board the function computes there, beside what moves data over
+        #: the same card's DMA already.
+        self.slowdown: Floats = traits.slowdown[providers.slot] * _sharing(providers, traits)
 
     @cached_property
     def slot_candidates(self) -> HostCandidates:
         """The slots that can be had, one by one, with how they are linked."""
         return HostCandidates(self.providers, self.had, self.cost)
+
+    def completions_s(self, count: int, free: Ints | None = None) -> Floats:
+        """Return (P,) when an instance that gets `count` slots of each provider completes; NOT_HAD as in `firsts`."""
+        return self.firsts(self.loads_s, count, free) + self.stay_s * self.slowdown
+
+    def prices(self, count: int, free: Ints | None = None) -> Floats:
+        """Return (P,) what `count` slots of each provider cost, their scarcity included; NOT_HAD as in `firsts`."""
+        return self.firsts(self.costs, count, free) + SCARCITY * self.scarcity
 
     def firsts(self, values: Floats, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) the sum of some values over the first `count` slots of each provider.
@@ -158,12 +172,15 @@ class _Traits:
         self.fits = np.zeros(rows, dtype=bool)
         self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
         self.scarcity = np.zeros(rows)
+        #: Bits per second over the card's DMA: of the function, of what holds each slot now, and at most.
+        self.io_bps, self.used_bps, self.dma_bps = np.zeros(rows), np.zeros(rows), np.full(rows, np.inf)
         scarcity = catalogue.scarcity(_demand(pool))
         for here, (board, kind) in _alike(pool, "board", "kind"):
             if catalogue.fits(function, board, kind):
                 self.fits[here] = True
                 self.speedup[here] = wanted.speedup_on(board)
                 self.slowdown[here] = wanted.slowdown_on(board)
+                self.io_bps[here], self.dma_bps[here] = wanted.io_bps_on(board), catalogue.boards[board].dma_bps
                 load_s[here] = catalogue.boards[board].load_s(kind)
                 self.scarcity[here] = scarcity[board, kind]
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
@@ -171,11 +188,13 @@ class _Traits:
             if loaded in catalogue.functions:
                 self.gain_now[here] = catalogue.functions[loaded].speedup_on(board)
                 self.preemptible[here] = catalogue.functions[loaded].preemptible
+                self.used_bps[here] = catalogue.functions[loaded].io_bps_on(board)
         state, lease = slots["state"], slots["lease"]
         self.busy = state == numbers.get(SlotState.BUSY, -1)
         unleased = lease == numbers.get("", -1)
         self.takeable = unleased | (slots["revocable"] == 1)
         working = self.busy | (state == numbers.get(SlotState.READY, -1))
+        self.used_bps[unleased & ~self.busy] = 0.0
         there = working & (slots["function"] == numbers.get(function, -1))
         self.load_s = np.where(there, 0.0, load_s)
         idle = unleased & ~self.busy
@@ -184,6 +203,14 @@ class _Traits:
             [EVICTION + self.gain_now, LOADED, EMPTY, OTHER],
             PLANNED,
         )
+
+
+def _sharing(providers: Providers, traits: _Traits) -> Floats:
+    """Return (P,) how many times as long data moves over a card's DMA if the function is added to what holds slots."""
+    used = np.bincount(providers.of_slot, weights=traits.used_bps, minlength=len(providers.uuids))
+    of_card = np.bincount(providers.card, weights=used)[providers.card]
+    shared: Floats = np.maximum(1.0, (of_card + traits.io_bps[providers.slot]) / traits.dma_bps[providers.slot])
+    return shared
 
 
 def _demand(pool: PoolColumns) -> Mapping[str, float]:

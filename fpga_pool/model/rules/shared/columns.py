@@ -308,7 +308,7 @@ class Providers:
         """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed again."""
         if before is not None and _same_slots(before.pool, pool):
             same = cls(pool, before.of_slot, before.slot, before.uuids, before.rows)
-            for name in ("of_host", "hosts"):  # as if they had been asked for
+            for name in ("card", "of_host", "hosts"):  # as if they had been asked for
                 if name in before.__dict__:
                     same.__dict__[name] = before.__dict__[name]
             return same
@@ -319,6 +319,12 @@ class Providers:
         named = zip(*(slots[name][first].tolist() for name in ("host", "card", "kind")), strict=True)
         uuids = tuple(provider_uuid(*(pool.words[number] for number in numbers)) for numbers in named)
         return cls(pool, of_slot, first, uuids, {uuid: row for row, uuid in enumerate(uuids)})
+
+    @cached_property
+    def card(self) -> Ints:
+        """(P,) number of the card of each provider, within the pool."""
+        card = self.pool.slot_host * (len(self.pool.words) + 1) + self.pool.slots["card"]
+        return ints(np.unique(card[self.slot], return_inverse=True)[1])
 
     @cached_property
     def of_host(self) -> Mapping[str, range]:

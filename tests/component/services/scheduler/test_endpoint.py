@@ -13,7 +13,8 @@ from fpga_pool.model.exceptions import (
     UnknownRequester,
 )
 from fpga_pool.model.messages.agents import JobStarted, ReleaseJob
-from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
+from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
+from fpga_pool.model.rules.shared.changes import end_lease, new_lease
 from fpga_pool.model.values import changed
 from fpga_pool.transfer.tokens import verify
 
@@ -248,6 +249,18 @@ def test_calibration_tells_the_catalogue_beside_what_was_observed_and_stores_the
 
     until(stored)
     assert stored()["sha256", "fast"].a_s == pytest.approx(row.fitted_a_s)
+
+
+def test_instances_that_have_ended_tell_how_long_those_of_their_project_run(running, agent):
+    assert running.api.observations().run_times == ()
+    with running.store.reading() as tx:
+        slot = tx.slots()[0]
+    for held_s in (5.0, 20.0, 300.0):
+        with running.store.transaction(slot.shard) as tx:
+            lease = new_lease(tx, slot.name, LeaseKind.INSTANCE, "vm", 100.0, project_id="p", function="sha256")
+            tx.add(lease)
+            end_lease(tx, lease, 100.0 + held_s)
+    assert running.api.observations().run_time_s("p", "sha256") == 20.0
 
 
 def test_calibration_of_an_unknown_function_is_refused(running):

@@ -1,0 +1,76 @@
+"""Run times of instances and time models of functions, as observed by the pool, for the placement of instances."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from statistics import median
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Number
+
+#: A median of fewer instances says too little.
+FEWEST = 3
+#: In the place of a project: all projects.
+ALL_PROJECTS = ""
+
+
+class RunTime(Message, frozen=True, kw_only=True):
+    """How long the instances of a project, or of ALL_PROJECTS, hold their slots for a function."""
+
+    project_id: str
+    function: str
+    median_s: Number
+
+
+class ObservedModel(Message, frozen=True, kw_only=True):
+    """A time model that was refitted to the runs of a function on a board."""
+
+    function: str
+    board: str
+    a_s: Number
+    b_s_per_byte: Number
+
+
+class Observations(Message, frozen=True, kw_only=True):
+    """Results of what has run in the pool."""
+
+    run_times: tuple[RunTime, ...] = ()
+    time_models: tuple[ObservedModel, ...] = ()
+
+    def run_time_s(self, project_id: str, function: str) -> float | None:
+        """Return how long an instance probably runs: as others of its project, else as those of all projects."""
+        known = {(entry.project_id, entry.function): entry.median_s for entry in self.run_times}
+        return known.get((project_id, function), known.get((ALL_PROJECTS, function)))
+
+    def applied_to(self, catalogue: Catalogue) -> Catalogue:
+        """Return a catalogue with the observed time models in the place of its own."""
+        observed: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
+        for model in self.time_models:
+            if model.b_s_per_byte > 0 and model.function in catalogue.functions:
+                observed[model.function][model.board] = TimeModel(model.a_s, model.b_s_per_byte)
+        if not observed:
+            return catalogue
+        functions = {
+            name: replace(function, fpga_time={**function.fpga_time, **_known(observed[name], function.fpga_time)})
+            for name, function in catalogue.functions.items()
+        }
+        return replace(catalogue, functions=functions)
+
+
+def _known(models: Mapping[str, TimeModel], boards: Mapping[str, TimeModel]) -> Mapping[str, TimeModel]:
+    return {board: model for board, model in models.items() if board in boards}
+
+
+def observed_run_times(ended: Iterable[tuple[str, str, float]]) -> tuple[RunTime, ...]:
+    """Return the medians of (project, function, seconds) of leases of instances that have ended."""
+    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for project_id, function, held_s in ended:
+        for project in {project_id, ALL_PROJECTS}:
+            seconds[project, function].append(held_s)
+    return tuple(
+        RunTime(project_id=project, function=function, median_s=median(found))
+        for (project, function), found in sorted(seconds.items())
+        if len(found) >= FEWEST
+    )

@@ -1,0 +1,34 @@
+"""Run times of instances that have ended, and refitted time models, as the placement of instances uses them."""
+
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.rules.instance.observations import Observations, ObservedModel, RunTime, observed_run_times
+
+
+def test_a_run_time_is_the_median_of_the_project_once_three_instances_have_ended():
+    ended = [("p", "aes", 10.0), ("p", "aes", 30.0), ("p", "aes", 500.0), ("q", "aes", 700.0), ("q", "sha256", 1.0)]
+    found = Observations(run_times=observed_run_times(ended))
+    assert found.run_time_s("p", "aes") == 30.0
+    # q has one of its own: the median of all four is half-way between 30 and 500.
+    assert found.run_time_s("q", "aes") == 265.0
+    assert found.run_time_s("q", "sha256") is None
+
+
+def test_an_instance_without_a_project_counts_once():
+    times = observed_run_times([("", "aes", 1.0), ("", "aes", 2.0), ("", "aes", 6.0)])
+    assert times == (RunTime(project_id="", function="aes", median_s=2.0),)
+
+
+def test_a_refitted_model_changes_the_speedup_on_its_board_only():
+    catalogue = load_catalogue(installed_catalogue())
+    before = catalogue.functions["sha256"]
+    slow = 2 * before.fpga_time["demo"].b_s_per_byte
+    models = (
+        ObservedModel(function="sha256", board="demo", a_s=0.0, b_s_per_byte=slow),
+        ObservedModel(function="sha256", board="unknown", a_s=0.0, b_s_per_byte=1.0),
+        ObservedModel(function="unknown", board="demo", a_s=0.0, b_s_per_byte=1.0),
+    )
+    after = Observations(time_models=models).applied_to(catalogue)
+    assert after.functions["sha256"].speedup_on("demo") == before.speedup_on("demo") / 2
+    assert after.functions["sha256"].speedup_on("kintex7") == before.speedup_on("kintex7")
+    assert after.functions["aes"] == catalogue.functions["aes"]
+    assert set(after.functions) == set(catalogue.functions)
