@@ -30,13 +30,14 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
     **dict.fromkeys(["functions", "benefits", "calibration"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
+    "observations": frozenset({Role.NOVA}),
 }
 
 #: By method of an agent.
 AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(["execute", "tiers", "set_tiers"], _SCHEDULER)
 
 #: Methods that have no other effect when a call is repeated to another process: they need not name the run of a server.
-REPEATABLE = frozenset({"describe", "enroll", "snapshot", "wake"})
+REPEATABLE = frozenset({"describe", "enroll", "observations", "snapshot", "wake"})
 
 #: Called by an agent whose key is not known yet: the call is signed by the key that it offers.
 INTRODUCING = "enroll"
