@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 import msgspec
 from flask import Flask, Response, g, jsonify, request
 from flask.typing import ResponseReturnValue
+from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
+from oslo_policy.policy import Enforcer
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
-from fpga_pool.api import errors
-from fpga_pool.api import errors as context
+from fpga_pool.api import context, errors, versions
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operations import OPERATIONS, Call, Operation
+from fpga_pool.api.policies import authorize, default_enforcer
 from fpga_pool.api.server import is_loopback
 from fpga_pool.model.codec import from_body, hints_of, read
 from fpga_pool.model.rest import rest_type
@@ -26,18 +28,22 @@ LOG = logging.getLogger(__name__)
 #: Enough for the largest batch that is accepted several times over, so that a larger one learns by how much.
 MAX_BODY_BYTES = 32 * 2**20
 
-VERSIONS = {"versions": [{"id": "v1.0", "status": "CURRENT", "links": [{"rel": "self", "href": "/v1/"}]}]}
-
 
 def create_app(
     scheduler: SchedulerAPI,
     *,
     max_batch_jobs: int = PoolSettings().max_batch_jobs,
     max_body_bytes: int = MAX_BODY_BYTES,
+    enforcer: Enforcer | None = None,
+    keystone: bool = False,
 ) -> Flask:
-    """Return the API of the pool that `scheduler` runs."""
+    """Return the API of the pool that `scheduler` runs.
+
+    `enforcer` has the rules of the policy (None: the default ones).  With `keystone`, the middleware in front of the
+    application has checked the caller's token; otherwise the headers are believed.
+    """
     app = Flask("fpga_pool.api", static_folder=None)
-    app.config.update(MAX_CONTENT_LENGTH=max_body_bytes, MAX_BATCH_JOBS=max_batch_jobs)
+    app.config.update(MAX_CONTENT_LENGTH=max_body_bytes, MAX_BATCH_JOBS=max_batch_jobs, KEYSTONE=keystone)
     # Lists are in the order of the pool, objects in that of their views.
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
@@ -45,19 +51,31 @@ def create_app(
     errors.handle_errors(app)
     app.before_request(_note_start)
     app.before_request(context.number)
-    app.before_request(_require_loopback_name)
-    app.before_request(context.identify)
+    if not keystone:
+        app.before_request(_require_loopback_name)
+    app.before_request(versions.choose_version)
     app.after_request(_log)
-    app.add_url_rule("/", view_func=versions)
+    app.add_url_rule("/", view_func=list_versions)
+    app.add_url_rule("/v1/", view_func=show_version)
     app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
+    rules = enforcer or default_enforcer()
     for operation in OPERATIONS:
-        app.add_url_rule(operation.path, operation.name, _view(operation), methods=[operation.method])
+        app.add_url_rule(operation.path, operation.name, _view(operation, rules), methods=[operation.method])
     return app
 
 
-def versions() -> ResponseReturnValue:
+def list_versions() -> ResponseReturnValue:
     """List the versions of the API."""
-    return jsonify(VERSIONS)
+    return jsonify({"versions": [versions.document(_root())]})
+
+
+def show_version() -> ResponseReturnValue:
+    """Show this version of the API."""
+    return jsonify({"version": versions.document(_root())})
+
+
+def _root() -> str:
+    return request.root_url.rstrip("/")
 
 
 def openapi_document() -> ResponseReturnValue:
@@ -65,11 +83,12 @@ def openapi_document() -> ResponseReturnValue:
     return _json(openapi())
 
 
-def _view(operation: Operation) -> Callable[..., ResponseReturnValue]:
+def _view(operation: Operation, rules: Enforcer) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
 
-    def view(uuid: str = "") -> ResponseReturnValue:
-        known = context.known_uuid(operation.noun, uuid) if operation.noun else ""
+    def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
+        authorize(rules, operation, context.identify())
+        known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         answer = operation.handle(Call(known, _query(operation.query), body))
         headers = dict(operation.headers)
@@ -113,7 +132,7 @@ def _log(response: Response) -> Response:
     """Log changes at INFO and reads at DEBUG.  The request id of the line is also in the response."""
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
     took_ms = 1000 * (time.monotonic() - g.begin_s)
-    who = context.request_id()
     LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, took_ms)
-    response.headers[context.REQUEST_ID_HEADER] = who
+    response.headers[HTTP_RESP_HEADER_REQUEST_ID] = context.request_id()
+    versions.state_version(response)
     return response

@@ -14,14 +14,16 @@ class Error(msgspec.Struct):
     """What was wrong, where, and what would be right."""
 
     code: str
-    message: str
+    status: int
+    title: str
+    detail: str
     request_id: str
 
 
 class ErrorAnswer(msgspec.Struct):
     """The body of every error."""
 
-    error: Error
+    errors: list[Error]
 
 
 @cache
@@ -75,9 +77,9 @@ def _shown(cls: Any) -> Any:
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
     found = []
-    if operation.noun:
-        schema = {"type": "string", "format": "uuid"}
-        found.append({"name": "uuid", "in": "path", "required": True, "schema": schema})
+    for name in re.findall(r"<(\w+)>", operation.path):
+        schema = {"type": "string"} | ({"format": "uuid"} if name == "uuid" else {})
+        found.append({"name": name, "in": "path", "required": True, "schema": schema})
     schemas, components = msgspec.json.schema_components([operation.query], ref_template="{name}")
     for name, schema in components[schemas[0]["$ref"]].get("properties", {}).items():
         found.append({"name": name, "in": "query", "required": False, "schema": schema})

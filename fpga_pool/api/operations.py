@@ -13,8 +13,9 @@ from typing import Any
 
 from flask import current_app
 
-from fpga_pool.api.errors import scheduler, tenant
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.api.context import scheduler, tenant
+from fpga_pool.api.personas import CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import (
     Calibration,
     CalibrationQuery,
@@ -44,7 +45,7 @@ from fpga_pool.model.rules.task.admission import TaskRequest
 class Call:
     """A request, after its parts were read by the types that its operation names."""
 
-    #: Of the path; "" = none in it.
+    #: Of the path: a uuid, or the name of what has no uuid; "" = none in it.
     uuid: str
     query: Any
     body: Any
@@ -56,17 +57,19 @@ class Operation:
 
     method: str
     path: str
-    #: For the OpenAPI document, and the name of the route.
+    #: For the OpenAPI document, the policy file, and the name of the route.
     name: str
     summary: str
     handle: Callable[[Call], Any]
+    #: Who may request it, unless a policy file says otherwise.
+    persona: Persona
     #: What the answer holds: a class for each key, or a list of one, or a class whose fields are the keys.
     answer: Any
     body: Any = None
     query: Any = NoQuery
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: What the uuid of the path names.
+    #: What the uuid, or the name, in the path names.
     noun: str = ""
 
 
@@ -95,14 +98,16 @@ def _family(
 
     one = f"{path}/<uuid>"
     return (
-        Operation(method="GET", path=path, name=f"list_{nouns}", handle=list_newest, query=PageQuery,
+        Operation(method="GET", path=path, name=f"list_{nouns}", persona=READER, handle=list_newest, query=PageQuery,
                   summary=f"List the project's {nouns}, newest first, a page at a time.",
                   answer={nouns: [listed], "links": [dict[str, str]]}),
-        Operation(method="POST", path=path, name=f"create_{noun}", handle=create, body=wanted, status=201,
+        Operation(method="POST", path=path, name=f"create_{noun}", persona=MEMBER,
+                  handle=create, body=wanted, status=201,
                   summary=f"Create a {noun}; once this is answered it will not be lost.", answer={noun: listed}),
-        Operation(method="GET", path=one, name=f"show_{noun}", handle=show_one, noun=noun,
+        Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
                   summary=f"Show a {noun}, with its history.", answer={noun: shown}),
-        Operation(method="DELETE", path=one, name=f"cancel_{noun}", handle=cancel, noun=noun, status=202,
+        Operation(method="DELETE", path=one, name=f"cancel_{noun}", persona=MEMBER,
+                  handle=cancel, noun=noun, status=202,
                   summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
     )  # fmt: skip
 
@@ -181,32 +186,56 @@ def _change_slot(call: Call) -> dict[str, Any]:
     return {"slot": show(scheduler().resume_slot(call.uuid), detail=True)}
 
 
+def _show_host(call: Call) -> dict[str, Any]:
+    found = {host.name: host for host in scheduler().hosts()}
+    if call.uuid not in found:
+        raise NotFound(f"no host {call.uuid[:64]!r}")
+    return {"host": show(found[call.uuid], detail=True)}
+
+
+def _show_function(call: Call) -> dict[str, Any]:
+    found = {info.name: info for info in scheduler().functions()}
+    if call.uuid not in found:
+        raise NotFound(f"no function {call.uuid[:64]!r}")
+    return {"function": show(found[call.uuid], detail=True)}
+
+
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
     *_family("batch", "batches", Batch, Batch, BatchRequest, _create_batch),
-    Operation(method="GET", path=f"{_BATCH}/jobs", name="list_jobs", handle=_jobs, query=JobQuery, answer=JobList,
+    Operation(method="GET", path=f"{_BATCH}/jobs", name="list_jobs", persona=READER,
+              handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),
-    Operation(method="POST", path=f"{_BATCH}/tickets", name="create_tickets", handle=_tickets, body=TicketRequests,
+    Operation(method="POST", path=f"{_BATCH}/tickets", name="create_tickets", persona=MEMBER,
+              handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task),
-    Operation(method="GET", path="/v1/slots", name="list_slots", summary="List all slots, by name.",
+    Operation(method="GET", path="/v1/slots", name="list_slots", persona=INSPECTOR, summary="List all slots, by name.",
               handle=lambda _: {"slots": [show(slot) for slot in scheduler().slots()]}, answer={"slots": [Slot]}),
-    Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", summary="Show a slot, with its history.",
+    Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
+              summary="Show a slot, with its history.",
               handle=lambda call: {"slot": show(scheduler().slot(call.uuid), detail=True)}, answer={"slot": Slot},
               noun="slot"),
-    Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", handle=_change_slot, body=SlotChange,
+    Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
+              handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
-    Operation(method="GET", path="/v1/hosts", name="list_hosts", summary="List all hosts, by name.",
+    Operation(method="GET", path="/v1/hosts", name="list_hosts", persona=CATALOGUE, summary="List all hosts, by name.",
               handle=lambda _: {"hosts": [show(host) for host in scheduler().hosts()]}, answer={"hosts": [Host]}),
-    Operation(method="GET", path="/v1/functions", name="list_functions", answer={"functions": [FunctionInfo]},
+    Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE, summary="Show a host.",
+              handle=_show_host, answer={"host": Host}, noun="host"),
+    Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
+              summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
+    Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
+              answer={"functions": [FunctionInfo]},
               handle=lambda _: {"functions": [show(info) for info in scheduler().functions()]},
               summary="List the catalogue as it is in force."),
-    Operation(method="GET", path="/v1/functions/calibration", name="calibration", query=CalibrationQuery,
+    Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
+              query=CalibrationQuery,
               summary="Show how well the time models fit, of one function or of all.",
               handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
               answer={"calibration": [Calibration]}),

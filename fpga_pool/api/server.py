@@ -53,7 +53,10 @@ class _Server(wsgi.Server):
 
 
 class ApiServer:
-    """Serves a WSGI application on a loopback address; `start` and `stop` are called once each."""
+    """Serves a WSGI application; `start` and `stop` are called once each.
+
+    An application that does not authenticate is served on a loopback address only.
+    """
 
     def __init__(
         self,
@@ -61,11 +64,13 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = DEFAULT_PORT,
         limits: ReceptionLimits | None = None,
+        *,
+        authenticates: bool = False,
     ) -> None:
-        if not is_loopback(host):
+        if not authenticates and not is_loopback(host):
             raise InvalidInput(
-                f"API address {host!r}: the API has no authentication yet and listens on loopback only;"
-                " expected 127.0.0.1, ::1 or localhost"
+                f"[api] host: {host!r} is refused because without authentication the API listens on loopback only; "
+                "expected 127.0.0.1, ::1 or localhost"
             )
         self._server = _Server(
             limits or ReceptionLimits(),

@@ -118,10 +118,11 @@ class ApiSession:
             content = None
         if response.ok and isinstance(content, dict):
             return content
-        error = content.get("error") if isinstance(content, dict) else None
-        if response.ok or not isinstance(error, dict):
+        errors = content.get("errors") if isinstance(content, dict) else None
+        if response.ok or not isinstance(errors, list) or not errors or not isinstance(errors[0], dict):
             raise self._foreign(response)
-        raised = BY_CODE.get(str(error.get("code")), _by_status(response.status_code))(str(error.get("message")))
+        error = errors[0]
+        raised = BY_CODE.get(str(error.get("code")), _by_status(response.status_code))(str(error.get("detail")))
         raised.add_note(f"request id: {error.get('request_id')}")
         raise raised
 

@@ -55,6 +55,24 @@ class NotFound(FpgaPoolError):
     code = "fpga_pool.not_found"
 
 
+class Unauthenticated(FpgaPoolError):
+    """A request without valid credentials."""
+
+    code = "fpga_pool.unauthenticated"
+
+
+class Forbidden(FpgaPoolError):
+    """A request that the policy does not allow with the roles of the caller."""
+
+    code = "fpga_pool.forbidden"
+
+
+class UnsupportedVersion(FpgaPoolError):
+    """A request for a microversion that this API does not have."""
+
+    code = "fpga_pool.unsupported_version"
+
+
 class Conflict(FpgaPoolError):
     """The object changed meanwhile, or exists already; read it again and decide again."""
 

@@ -28,7 +28,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["create_pipeline", "pipelines", "pipeline", "cancel_pipeline"], _API),
     **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
-    **dict.fromkeys(["functions", "benefits", "calibration"], _API),
+    **dict.fromkeys(["functions", "benefits", "calibration", "health"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),
 }
@@ -37,7 +37,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
 AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(["execute", "tiers", "set_tiers"], _SCHEDULER)
 
 #: Methods that have no other effect when a call is repeated to another process: they need not name the run of a server.
-REPEATABLE = frozenset({"describe", "enroll", "observations", "snapshot", "wake"})
+REPEATABLE = frozenset({"describe", "enroll", "health", "observations", "snapshot", "wake"})
 
 #: Called by an agent whose key is not known yet: the call is signed by the key that it offers.
 INTRODUCING = "enroll"

@@ -108,6 +108,10 @@ class SchedulerAPI:
         description: dict[str, Any] = self._ask(FIND_S, "describe", server)
         return description
 
+    def health(self) -> str:
+        """Return the name of a scheduler that has just read the database."""
+        return self._call(str, "health")
+
     def wake(self) -> None:
         """Notify all schedulers that there may be work; nothing is lost if the message is."""
         self._caller.run(lambda: self._client.cast("wake"), FIND_S)

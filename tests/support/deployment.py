@@ -77,7 +77,7 @@ class Deployment:
         self.hosts += without_cards
         port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
-        self._programs[API] = _Program("fpga_pool.cli.daemons.api", {"api": {"port": port}})
+        self._programs[API] = _Program("fpga_pool.cli.daemons.api", {"api": {"port": port, "auth_strategy": "noauth"}})
         for name, more in (own or {}).items():
             program = self._programs[name]
             self._programs[name] = _Program(program.module, _merged(program.options, more))

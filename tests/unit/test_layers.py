@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"guest", "model"}),
     frozenset({"conf", "transfer", "drivers", "placement", "rpc", "sim", "store"}),
     frozenset({"client", "services"}),
-    frozenset({"api", "cli", "experiments", "nova_plugin", "osc", "web"}),
+    frozenset({"api", "cli", "experiments", "nova_plugin", "osc", "web", "wsgi"}),
 )
 
 #: The layer whose rooms never import each other.
@@ -35,6 +35,9 @@ CONFINED: dict[str, frozenset[str]] = {
     "libvirt": frozenset({"drivers"}),
     "oslo_db": frozenset({"store"}),
     "oslo_messaging": frozenset({"rpc"}),
+    "keystonemiddleware": frozenset({"api"}),
+    "oslo_middleware": frozenset({"api"}),
+    "oslo_policy": frozenset({"api"}),
     "osc_lib": frozenset({"osc"}),
     "sqlalchemy": frozenset({"store"}),
     # Of the tests; not installed.

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from oslo_config import cfg
 from oslo_log import log
 
-from fpga_pool.api.app import create_app
 from fpga_pool.api.server import ApiServer
+from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: ended.set())
     try:
         pool = StandalonePool(conf)
-        app = create_app(pool.scheduler_api, max_batch_jobs=conf.scheduler.max_batch_jobs)
+        app = make_application(conf, pool.scheduler_api, keystone=False)
         api = ApiServer(app, conf.api.host, conf.api.port)
         with contextlib.ExitStack() as running:
             running.callback(pool.stop)

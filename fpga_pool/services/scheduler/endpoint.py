@@ -288,6 +288,11 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
         }
 
     @answers
+    def health(self, context: Context) -> str:
+        self._service.store.check_schema()
+        return self._service.settings.name
+
+    @answers
     def wake(self, context: Context) -> None:
         self._service.ownership.wake()
 

@@ -11,8 +11,27 @@ def api(pool):
     return create_app(pool).test_client()
 
 
-def test_lists_versions(api):
-    assert api.get("/").json["versions"][0]["id"] == "v1.0"
+def test_lists_versions_and_shows_the_one_at_its_address(api):
+    (listed,) = api.get("/", headers={"Host": "localhost:9511"}).json["versions"]
+    assert (listed["id"], listed["min_version"], listed["max_version"]) == ("v1.0", "1.0", "1.0")
+    address = next(link["href"] for link in listed["links"] if link["rel"] == "self")
+    assert address == "http://localhost:9511/v1/"
+    assert api.get(address).json["version"]["id"] == listed["id"]
+
+
+@pytest.mark.parametrize("wanted", ["fpga 1.0", "fpga latest", "compute 2.90", ""])
+def test_answers_say_which_microversion_they_have(api, wanted):
+    answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
+    assert answer.status_code == 200
+    assert answer.headers["OpenStack-API-Version"] == "fpga 1.0"
+    assert "OpenStack-API-Version" in answer.vary
+
+
+@pytest.mark.parametrize(("wanted", "status"), [("fpga 1.1", 406), ("fpga 0.9", 406), ("fpga new", 400)])
+def test_a_microversion_that_is_not_there_is_refused(api, wanted, status):
+    answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
+    assert answer.status_code == status
+    assert answer.headers["OpenStack-API-Version"] == "fpga 1.0"
 
 
 def test_each_answer_and_log_line_carries_a_request_id(api, caplog):
@@ -45,7 +64,7 @@ def test_a_path_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(api, c
 def test_refuses_identity_that_is_none(api, header, value):
     answer = api.get("/v1/batches", headers={header: value})
     assert answer.status_code == 400
-    assert header in answer.json["error"]["message"]
+    assert header in answer.json["errors"][0]["detail"]
 
 
 def test_refuses_foreign_host_name(api):

@@ -69,26 +69,26 @@ BAD_INPUT = [
 def test_create_refuses(api, document, says):
     answer = api.post("/v1/batches", json=document)
     assert answer.status_code == 400
-    assert says in answer.json["error"]["message"]
+    assert says in answer.json["errors"][0]["detail"]
     assert api.get("/v1/batches").json["batches"] == []
 
 
 def test_create_refuses_a_batch_of_100_000_by_its_number(api):
     answer = api.post("/v1/batches", json={"jobs": [JOB] * 100_000})
     assert answer.status_code == 400
-    assert "100000 jobs in one batch, at most 10000 are accepted" in answer.json["error"]["message"]
+    assert "100000 jobs in one batch, at most 10000 are accepted" in answer.json["errors"][0]["detail"]
 
 
 def test_create_refuses_an_id_that_exists(api, created):
     answer = api.post("/v1/batches", json={"uuid": created["uuid"], "jobs": [JOB]})
-    assert (answer.status_code, answer.json["error"]["code"]) == (409, "fpga_pool.duplicate_id")
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (409, "fpga_pool.duplicate_id")
 
 
 @pytest.mark.parametrize("text", ["{", "", "nonsense", "[" * 100_000])
 def test_create_refuses_what_is_no_json(api, text):
     answer = api.post("/v1/batches", data=text, content_type="application/json")
     assert answer.status_code == 400
-    assert answer.json["error"]["message"].startswith("body:")
+    assert answer.json["errors"][0]["detail"].startswith("body:")
 
 
 def test_create_refuses_another_content_type(api):
@@ -99,7 +99,7 @@ def test_create_refuses_another_content_type(api):
 def test_create_refuses_a_body_that_is_too_large(pool):
     api = create_app(pool, max_body_bytes=1000).test_client()
     answer = api.post("/v1/batches", json={"name": "x" * 1000, "jobs": [JOB]})
-    assert (answer.status_code, answer.json["error"]["code"]) == (413, "fpga_pool.too_large")
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (413, "fpga_pool.too_large")
 
 
 def test_list_goes_page_by_page_newest_first(api):
@@ -188,7 +188,7 @@ def seen_at(generation):
 )
 def test_jobs_refuse(api, created, query):
     answer = api.get(f"/v1/batches/{created['uuid']}/jobs?{query}")
-    assert (answer.status_code, query.split("=")[0] in answer.json["error"]["message"]) == (400, True)
+    assert (answer.status_code, query.split("=")[0] in answer.json["errors"][0]["detail"]) == (400, True)
 
 
 def ticket_for(job):
@@ -200,7 +200,7 @@ def test_a_ticket_is_for_a_source_with_an_address(api, created, address):
     job = api.get(f"/v1/batches/{created['uuid']}/jobs").json["jobs"][0]["uuid"]
     wanted = {"tickets": [ticket_for(job) | {"source_address": address}]}
     answer = api.post(f"/v1/batches/{created['uuid']}/tickets", json=wanted)
-    assert (answer.status_code, "source_address" in answer.json["error"]["message"]) == (400, True)
+    assert (answer.status_code, "source_address" in answer.json["errors"][0]["detail"]) == (400, True)
 
 
 def test_tickets_are_never_cached_nor_logged(api, created, caplog):
@@ -232,7 +232,7 @@ def test_tickets_refuse(api, created, changes):
     wanted = {**ticket_for(str(uuid.UUID(int=1))), **changes}
     answer = api.post(f"/v1/batches/{created['uuid']}/tickets", json={"tickets": [wanted]})
     assert answer.status_code == 400
-    assert "tickets[0]" in answer.json["error"]["message"]
+    assert "tickets[0]" in answer.json["errors"][0]["detail"]
 
 
 def test_no_tickets_at_all_is_refused(api, created):

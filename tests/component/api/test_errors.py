@@ -27,23 +27,22 @@ def test_domain_error_has_its_status_and_code(pool, error, status):
     pool.breaks["slots"] = [error("what is wrong")]
     answer = create_app(pool).test_client().get("/v1/slots")
     assert answer.status_code == status
-    assert answer.json["error"] == {
-        "code": error.code,
-        "message": "what is wrong",
-        "request_id": answer.headers["x-openstack-request-id"],
-    }
+    (found,) = answer.json["errors"]
+    assert (found["code"], found["status"], found["detail"]) == (error.code, status, "what is wrong")
+    assert found["title"]
+    assert found["request_id"] == answer.headers["x-openstack-request-id"]
 
 
 def test_silent_scheduler_is_unavailable(pool):
     pool.breaks["slots"] = [MessagingTimeout("no reply to message id 1")]
     answer = create_app(pool).test_client().get("/v1/slots")
-    assert (answer.status_code, answer.json["error"]["code"]) == (503, "fpga_pool.unavailable")
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (503, "fpga_pool.unavailable")
 
 
 def test_failure_elsewhere_is_told_without_its_content(pool):
     pool.breaks["slots"] = [RemoteError("KeyError", "secret", ["trace"])]
     answer = create_app(pool).test_client().get("/v1/slots")
-    assert (answer.status_code, answer.json["error"]["code"]) == (500, "fpga_pool.error")
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (500, "fpga_pool.error")
     assert "secret" not in answer.text
     assert "trace" not in answer.text
 
@@ -55,7 +54,7 @@ def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
             return "no slot\nTraceback: ..."
 
     pool.breaks["slots"] = [Remote("no slot")]
-    assert create_app(pool).test_client().get("/v1/slots").json["error"]["message"] == "no slot"
+    assert create_app(pool).test_client().get("/v1/slots").json["errors"][0]["detail"] == "no slot"
 
 
 @pytest.mark.parametrize(
@@ -68,5 +67,5 @@ def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
 )
 def test_error_before_a_resource_has_the_same_form(pool, method, path, status, code):
     answer = create_app(pool).test_client().open(path, method=method)
-    assert (answer.status_code, answer.json["error"]["code"]) == (status, code)
-    assert answer.json["error"]["request_id"].startswith("req-")
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (status, code)
+    assert answer.json["errors"][0]["request_id"].startswith("req-")

@@ -46,7 +46,7 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
 def test_a_gang_that_cannot_be_right_is_refused_with_what_would_be(http, change, complaint):
     answer = http.post("/v1/gangs", json=GANG | change)
     assert answer.status_code == 400
-    assert complaint in answer.json["error"]["message"]
+    assert complaint in answer.json["errors"][0]["detail"]
     assert http.get("/v1/gangs").json["gangs"] == []
 
 

@@ -51,3 +51,13 @@ def test_calibration_of_one_function(api):
     (fit,) = api.get("/v1/functions/calibration?function=sha256").json["calibration"]
     assert (fit["runs"], fit["fitted_a_s"]) == (3, 0.25)
     assert api.get("/v1/functions/calibration?function=x").status_code == 404
+
+
+def test_one_host_and_one_function_are_shown_by_name(api):
+    assert api.get("/v1/hosts/node-1").json["host"]["name"] == "node-1"
+    assert api.get("/v1/functions/sha256").json["function"]["name"] == "sha256"
+
+
+@pytest.mark.parametrize("path", ["/v1/hosts/node-9", "/v1/functions/rot13"])
+def test_unknown_names_are_not_found(api, path):
+    assert api.get(path).status_code == 404

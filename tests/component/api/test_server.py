@@ -53,7 +53,7 @@ def test_refuses_a_body_that_is_announced_too_large(pool, serve):
 def test_says_why_a_body_is_too_large(pool, serve):
     url = serve(pool, max_body_bytes=1000)
     status, body = ask(url, "POST", "/v1/batches", b" " * 5000, {"Content-Type": "application/json"})
-    assert (status, json.loads(body)["error"]["code"]) == (413, "fpga_pool.too_large")
+    assert (status, json.loads(body)["errors"][0]["code"]) == (413, "fpga_pool.too_large")
 
 
 def opened(url, sent=b"", times=1):

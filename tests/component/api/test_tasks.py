@@ -61,7 +61,7 @@ def test_a_malleable_task_is_shown_with_its_shapes(http):
 def test_a_task_that_cannot_be_right_is_refused_with_what_would_be(http, change, complaint):
     answer = http.post("/v1/tasks", json=TASK | change)
     assert answer.status_code == 400
-    assert complaint in answer.json["error"]["message"]
+    assert complaint in answer.json["errors"][0]["detail"]
     assert http.get("/v1/tasks").json["tasks"] == http.get("/v1/batches").json["batches"] == []
 
 

@@ -59,9 +59,9 @@ def fits(row, message):
 
 
 def assert_refused(row, answer):
-    error = answer.json()["error"]
+    (error,) = answer.json()["errors"]
     assert (str(answer.status_code), error["code"]) == (ROWS[row]["Answer"], ROWS[row]["Code"]), error
-    assert fits(row, error["message"]), error["message"]
+    assert fits(row, error["detail"]), error["detail"]
     assert answer.headers["x-openstack-request-id"] == error["request_id"]
 
 

@@ -136,7 +136,7 @@ def _services(
 
 
 def _api(directory: Path) -> Mapping[str, object]:
-    return {"host": "127.0.0.1", "port": 0, "key": directory / "keys" / "api.pem"}
+    return {"auth_strategy": "noauth", "host": "127.0.0.1", "port": 0, "key": directory / "keys" / "api.pem"}
 
 
 def _scheduler(directory: Path) -> Mapping[str, object]:

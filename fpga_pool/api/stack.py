@@ -1,0 +1,59 @@
+"""The WSGI application as it is served: the API behind the middleware that all OpenStack services have."""
+
+import socket
+from wsgiref.types import WSGIApplication
+
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+from oslo_middleware import cors
+from oslo_middleware.healthcheck import Healthcheck
+from oslo_middleware.healthcheck import opts as healthcheck_opts
+from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
+from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID, RequestId
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+from fpga_pool.api import versions
+from fpga_pool.api.app import create_app
+from fpga_pool.api.policies import make_enforcer
+from fpga_pool.conf.catalogue import private_key
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+
+AUTH_GROUP = "keystone_authtoken"
+HEALTHCHECK_GROUP = "healthcheck"
+#: Headers that scripts of other origins may send and read, where [cors] allows their origin.
+_ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER]
+_EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location"]
+
+
+def set_defaults(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the middleware that have other defaults here, and set these."""
+    conf.register_opts(healthcheck_opts.HEALTHCHECK_OPTS, HEALTHCHECK_GROUP)
+    conf.set_default("backends", ["fpga_pool"], HEALTHCHECK_GROUP)
+    for group, options in auth_token.list_opts():
+        conf.register_opts(options, group)
+    # A service token without a service's role would extend the life of any expired token.
+    conf.set_default("service_token_roles_required", True, AUTH_GROUP)
+    cors.set_defaults(allow_headers=_ALLOWED, expose_headers=_EXPOSED)
+
+
+def api_identity(conf: cfg.ConfigOpts) -> Identity:
+    """Return as whom this process signs its calls of schedulers."""
+    return Identity(Role.API, socket.gethostname(), private_key("[api] key", conf.api.key))
+
+
+def make_application(conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool) -> WSGIApplication:
+    """Return the application of this configuration; without `keystone` it must listen on loopback only."""
+    set_defaults(conf)
+    app = create_app(
+        scheduler, max_batch_jobs=conf.scheduler.max_batch_jobs, enforcer=make_enforcer(conf), keystone=keystone
+    )
+    inner: WSGIApplication = app.wsgi_app
+    if keystone:
+        # The decision is the application's: documents of versions are public, and an error has the form of all others.
+        inner = auth_token.AuthProtocol(inner, {"oslo_config_config": conf, "delay_auth_decision": True})
+    numbered = RequestId(inner, conf)
+    # Outside of authentication: load balancers have no token.  The embedded pool is healthy where it answers.
+    checked = DispatcherMiddleware(numbered, {"/healthcheck": Healthcheck(None, conf)}) if keystone else numbered
+    return HTTPProxyToWSGI(cors.CORS(checked, conf), conf)

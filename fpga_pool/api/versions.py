@@ -1,0 +1,53 @@
+"""Versions of the API: the documents from which clients discover them, and the microversion of a request."""
+
+from typing import Any
+
+import microversion_parse
+from flask import Response, g, request
+
+from fpga_pool.model.exceptions import InvalidInput, UnsupportedVersion
+
+#: Name of the service in Keystone's catalogue and in the header of microversions.
+SERVICE_TYPE = "fpga"
+HEADER = microversion_parse.STANDARD_HEADER
+
+#: The first and the newest microversion.
+OLDEST = microversion_parse.Version(1, 0)
+NEWEST = microversion_parse.Version(1, 0)
+
+
+def choose_version() -> None:
+    """Find the microversion that the request wants; UnsupportedVersion names those there are."""
+    headers = {f"HTTP_{HEADER.upper().replace('-', '_')}": request.headers.get(HEADER, "")}
+    g.microversion = OLDEST
+    try:
+        text = microversion_parse.get_version(headers, service_type=SERVICE_TYPE)
+        if not text:
+            return
+        wanted = NEWEST if text == "latest" else microversion_parse.parse_version_string(text)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{HEADER}: expected `{SERVICE_TYPE} X.Y` or `{SERVICE_TYPE} latest`") from None
+    if not OLDEST <= wanted <= NEWEST:
+        raise UnsupportedVersion(f"{HEADER}: version {wanted} is not supported; expected {OLDEST} to {NEWEST}")
+    g.microversion = wanted
+
+
+def state_version(response: Response) -> None:
+    """Add the microversion that was served to an answer, and that the answer depends on it."""
+    response.headers[HEADER] = f"{SERVICE_TYPE} {g.get('microversion', OLDEST)}"
+    response.vary.add(HEADER)
+
+
+def document(root: str) -> dict[str, Any]:
+    """Return the description of version 1 of the API at this address."""
+    return {
+        "id": "v1.0",
+        "status": "CURRENT",
+        "version": str(NEWEST),
+        "max_version": str(NEWEST),
+        "min_version": str(OLDEST),
+        "links": [
+            {"rel": "self", "href": f"{root}/v1/"},
+            {"rel": "describedby", "type": "application/json", "href": f"{root}/v1/openapi.json"},
+        ],
+    }

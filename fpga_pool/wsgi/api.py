@@ -1,0 +1,34 @@
+"""`fpga_pool.wsgi.api:application`: the REST API under any WSGI server, such as uWSGI, gunicorn or mod_wsgi.
+
+It reads the same files as `fpga-pool-api`, or those that the variable OS_FPGA_POOL_CONFIG_FILES names, separated by
+semicolons.  Address, port and TLS are options of the WSGI server.
+"""
+
+import os
+from wsgiref.types import WSGIApplication
+
+from oslo_config import cfg
+
+from fpga_pool.api.stack import api_identity, make_application
+from fpga_pool.cli.daemons.process import configure
+from fpga_pool.conf.api import NOAUTH
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import transport
+
+CONFIG_FILES = "OS_FPGA_POOL_CONFIG_FILES"
+
+
+def make() -> WSGIApplication:
+    """Return the configured application; connections are made at the first request, after the server has forked."""
+    files = [path for path in os.environ.get(CONFIG_FILES, "").split(";") if path]
+    conf = configure(cfg.CONF, "fpga-pool-api", [f"--config-file={path}" for path in files], plans=False)
+    if conf.api.auth_strategy == NOAUTH:
+        raise InvalidInput(
+            f"[api] auth_strategy: {NOAUTH} is refused under a WSGI server, whose address is not known to be a "
+            "loopback one; use keystone, or fpga-pool-api"
+        )
+    return make_application(conf, SchedulerAPI(transport(conf), api_identity(conf)), keystone=True)
+
+
+application = make()

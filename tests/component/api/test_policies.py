@@ -1,0 +1,162 @@
+"""Every operation with every persona, by tokens that Keystone's own middleware reads, and with other projects' ids."""
+
+import pytest
+from keystoneauth1 import fixture as tokens
+from keystonemiddleware.fixture import AuthTokenFixture
+from oslo_config import cfg
+from werkzeug.test import Client
+
+from fpga_pool.api.operations import OPERATIONS
+from fpga_pool.api.stack import make_application
+from fpga_pool.conf.opts import register_opts
+
+#: Roles of a token, with those that they imply in Keystone; "system" = of system scope.
+PERSONAS = {
+    "reader": ["reader"],
+    "member": ["reader", "member"],
+    "manager": ["reader", "member", "manager"],
+    "admin": ["reader", "member", "manager", "admin"],
+    "service": ["service"],
+    "none": [],
+    "system reader": ["reader"],
+    "system admin": ["reader", "member", "manager", "admin"],
+}
+#: Who may request what, by the operation's name; written out, so that a change of the table is noticed here.
+OWN = {"reader", "member", "manager", "admin"}
+USE = {"member", "manager", "admin"}
+CATALOGUE = {*OWN, "service", "system reader", "system admin"}
+INSPECT = {"admin", "service", "system reader", "system admin"}
+ALLOWED = {
+    **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in ("batch", "gang", "task")},
+    **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "tasks", "jobs")},
+    **{f"show_{noun}": OWN for noun in ("batch", "gang", "task")},
+    "create_tickets": USE,
+    "list_slots": INSPECT,
+    "show_slot": INSPECT,
+    "change_slot": {"admin", "system admin"},
+    "list_hosts": CATALOGUE,
+    "show_host": CATALOGUE,
+    "list_functions": CATALOGUE,
+    "show_function": CATALOGUE,
+    "calibration": CATALOGUE,
+}
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+BODIES = {
+    "create_batch": {"jobs": [JOB]},
+    "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
+    "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
+    "change_slot": {"drain": False},
+}
+
+
+def token(roles, project="a" * 32, *, system=False):
+    """What Keystone says of a token; project ids are as Keystone makes them."""
+    found = tokens.V3Token(user_id="u" * 32)
+    if system:
+        found.set_system_scope()
+    else:
+        found.set_project_scope(id=project)
+    for role in roles:
+        found.add_role(name=role)
+    return found
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    path = tmp_path / "fpga_pool.conf"
+    path.write_text("[keystone_authtoken]\nwww_authenticate_uri = http://keystone.test\nauth_type = none\n")
+    conf = cfg.ConfigOpts()
+    register_opts(conf, policies=False)
+    conf([f"--config-file={path}"], project="fpga_pool")
+    conf.set_override("backends", [], "healthcheck") if "healthcheck" in conf else None
+    return conf
+
+
+@pytest.fixture
+def keystone():
+    fixture = AuthTokenFixture()
+    fixture.setUp()
+    for name, roles in PERSONAS.items():
+        fixture.add_token(token(roles, system=name.startswith("system")), token_id=name)
+    fixture.add_token(token(PERSONAS["admin"], "b" * 32), token_id="other")
+    yield fixture
+    fixture.cleanUp()
+
+
+@pytest.fixture
+def api(pool, keystone, configuration):
+    return Client(make_application(configuration, pool, keystone=True))
+
+
+def call(api, operation, who, uuid):
+    name = {"show_host": "node-1", "show_function": "sha256"}.get(operation.name, uuid)
+    path = operation.path.replace("<uuid>", uuid).replace("<name>", name)
+    body = BODIES.get(operation.name)
+    if operation.name == "create_tickets":
+        body = {"tickets": [{"job": uuid, "purpose": "send", "source_address": "127.0.0.1", "source_port": 1}]}
+    more = {} if body is None else {"json": body}
+    headers = {} if who is None else {"X-Auth-Token": who}
+    return api.open(path, method=operation.method, headers=headers, **more)
+
+
+def test_the_table_of_this_test_names_every_operation():
+    assert set(ALLOWED) >= {operation.name for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize("persona", PERSONAS)
+def test_each_persona_may_do_what_the_policy_says_and_no_more(api, persona):
+    slot = api.get("/v1/slots", headers={"X-Auth-Token": "admin"}).json["slots"][0]["uuid"]
+    allowed = set()
+    for operation in OPERATIONS:
+        answer = call(api, operation, persona, slot)
+        assert answer.status_code in (200, 201, 202, 400, 403, 404, 409), (operation.name, answer.text)
+        if answer.status_code != 403:
+            allowed.add(operation.name)
+        else:
+            assert answer.json["errors"][0]["code"] == "fpga_pool.forbidden"
+    assert allowed == {name for name, personas in ALLOWED.items() if persona in personas}
+
+
+@pytest.mark.parametrize("who", [None, "no such token"])
+def test_without_a_valid_token_nothing_is_answered_but_what_leads_to_keystone(api, who):
+    for operation in OPERATIONS:
+        answer = call(api, operation, who, "0" * 32)
+        assert (answer.status_code, answer.json["errors"][0]["code"]) == (401, "fpga_pool.unauthenticated")
+        assert answer.headers["WWW-Authenticate"] == 'Keystone uri="http://keystone.test"'
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/", "/v1/openapi.json"])
+def test_documents_of_versions_are_public(api, path):
+    assert api.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(("noun", "nouns"), [("batch", "batches"), ("gang", "gangs"), ("task", "tasks")])
+def test_objects_of_another_project_are_not_found_whatever_the_role(api, noun, nouns):
+    mine, other = {"X-Auth-Token": "member"}, {"X-Auth-Token": "other"}
+    uuid = api.post(f"/v1/{nouns}", json=BODIES[f"create_{noun}"], headers=mine).json[noun]["uuid"]
+    assert api.get(f"/v1/{nouns}", headers=other).json[nouns] == []
+    for operation in OPERATIONS:
+        if operation.noun == noun:
+            assert call(api, operation, "other", uuid).status_code == 404, operation.name
+    assert api.get(f"/v1/{nouns}/{uuid}", headers=mine).json[noun]["cancel_requested"] is False
+
+
+def test_headers_of_identity_from_outside_are_not_believed(api):
+    forged = {"X-Auth-Token": "reader", "X-Roles": "admin", "X-Project-Id": "b" * 32, "X-Identity-Status": "Confirmed"}
+    assert api.get("/v1/slots", headers=forged).status_code == 403
+    assert api.get("/v1/slots", headers={"X-Identity-Status": "Confirmed", "X-Roles": "admin"}).status_code == 401
+
+
+def test_a_policy_file_overrides_a_rule(pool, keystone, configuration, tmp_path):
+    (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "role:reader"\n')
+    with (tmp_path / "fpga_pool.conf").open("a") as file:
+        file.write(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
+    configuration.reload_config_files()
+    api = Client(make_application(configuration, pool, keystone=True))
+    assert api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 200
+    assert api.patch("/v1/slots/x", json={"drain": True}, headers={"X-Auth-Token": "reader"}).status_code == 403
+
+
+def test_the_request_id_of_another_service_is_kept_beside_the_own(api):
+    answer = api.get("/v1/functions", headers={"X-Auth-Token": "reader", "X-OpenStack-Request-ID": "req-" + "0" * 36})
+    assert answer.headers["x-openstack-request-id"].startswith("req-")

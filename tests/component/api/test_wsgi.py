@@ -1,0 +1,62 @@
+"""`fpga_pool.wsgi.api`, as a WSGI server imports it: in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
+
+TIMEOUT_S = 90
+#: No scheduler runs, and messages stay within the process.
+CONFIG = """
+[DEFAULT]
+transport_url = fake:///
+[keystone_authtoken]
+auth_type = none
+[healthcheck]
+detailed = true
+"""
+SCRIPT = """
+from werkzeug.test import Client
+from fpga_pool.wsgi.api import application
+client = Client(application)
+for path in ("/", "/v1/slots", "/healthcheck"):
+    answer = client.get(path, headers={"Accept": "application/json"})
+    print(answer.status_code, "no scheduler answers" in answer.text)
+"""
+
+
+def run(tmp_path, config):
+    path = tmp_path / "fpga_pool.conf"
+    path.write_text(config)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        env=os.environ | {"OS_FPGA_POOL_CONFIG_FILES": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_a_wsgi_server_finds_the_application_and_a_load_balancer_its_health(tmp_path):
+    done = run(tmp_path, CONFIG)
+    assert done.stdout.splitlines() == ["200 False", "401 False", "503 True"], done.stderr
+
+
+def test_an_application_without_authentication_is_refused_because_its_address_is_not_known(tmp_path):
+    done = run(tmp_path, CONFIG + "[api]\nauth_strategy = noauth\n")
+    assert done.returncode != 0
+    assert "[api] auth_strategy: noauth is refused under a WSGI server" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["tls_cert", "tls_key"])
+def test_half_of_a_tls_pair_is_refused(tmp_path, option):
+    path = tmp_path / "pool.conf"
+    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n[api]\n{option} = /x\nkey = {tmp_path}/api.pem\n")
+    load_or_create_signing_key(tmp_path / "api.pem")
+    command = [sys.executable, "-m", "fpga_pool.cli.daemons.api", f"--config-file={path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert (done.returncode, done.stderr) == (2, "fpga-pool-api: [api] tls_cert, tls_key: set both or none\n")
