@@ -15,6 +15,7 @@ CONFIG = """
 transport_url = fake:///
 [keystone_authtoken]
 auth_type = none
+www_authenticate_uri = http://keystone.test
 [healthcheck]
 detailed = true
 """
