@@ -9,7 +9,7 @@ from flask import Flask, current_app, g, request
 from oslo_context.context import RequestContext, generate_request_id
 from oslo_middleware.request_id import ENV_REQUEST_ID, GLOBAL_REQ_ID
 
-from fpga_pool.model.exceptions import InvalidInput, NotFound, Unauthenticated
+from fpga_pool.model.exceptions import InvalidInput, NotFound, TokenRequired
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 #: Project and user of a request that names none, where nobody authenticates.
@@ -57,7 +57,7 @@ def number() -> None:
 
 
 def identify() -> RequestContext:
-    """Return the caller; Unauthenticated if its token is missing or invalid.
+    """Return the caller; TokenRequired if its token is missing or invalid.
 
     Keystone's middleware has checked the token and set the headers of the caller.  Without it (`noauth`) they are
     believed as they are sent, which is why such a server listens on loopback only.
@@ -65,7 +65,7 @@ def identify() -> RequestContext:
     ids = {"request_id": g.request_id, "global_request_id": g.global_request_id}
     if current_app.config["KEYSTONE"]:
         if request.environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
-            raise Unauthenticated("a valid token of Keystone is required in X-Auth-Token")
+            raise TokenRequired("a valid token of Keystone is required in X-Auth-Token")
         caller = RequestContext.from_environ(request.environ, **ids)
     else:
         system = request.headers.get("X-System-Scope")

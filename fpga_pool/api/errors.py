@@ -15,7 +15,7 @@ LOG = logging.getLogger(__name__)
 
 #: The first class that fits decides.
 STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
-    (exceptions.Unauthenticated, 401),
+    (exceptions.TokenRequired, 401),
     (exceptions.Forbidden, 403),
     (exceptions.NotFound, 404),
     (exceptions.UnsupportedVersion, 406),

@@ -55,10 +55,10 @@ class NotFound(FpgaPoolError):
     code = "fpga_pool.not_found"
 
 
-class Unauthenticated(FpgaPoolError):
-    """A request without valid credentials."""
+class TokenRequired(FpgaPoolError):
+    """A request without a valid token of Keystone."""
 
-    code = "fpga_pool.unauthenticated"
+    code = "fpga_pool.token_required"
 
 
 class Forbidden(FpgaPoolError):

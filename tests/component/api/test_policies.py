@@ -121,7 +121,7 @@ def test_each_persona_may_do_what_the_policy_says_and_no_more(api, persona):
 def test_without_a_valid_token_nothing_is_answered_but_what_leads_to_keystone(api, who):
     for operation in OPERATIONS:
         answer = call(api, operation, who, "0" * 32)
-        assert (answer.status_code, answer.json["errors"][0]["code"]) == (401, "fpga_pool.unauthenticated")
+        assert (answer.status_code, answer.json["errors"][0]["code"]) == (401, "fpga_pool.token_required")
         assert answer.headers["WWW-Authenticate"] == 'Keystone uri="http://keystone.test"'
 
 

@@ -31,7 +31,9 @@ for path in ("/", "/v1/slots", "/healthcheck"):
 
 def run(tmp_path, config):
     path = tmp_path / "fpga_pool.conf"
-    path.write_text(config.replace("[DEFAULT]", f"[DEFAULT]\nlog_file = {tmp_path}/log"))
+    load_or_create_signing_key(tmp_path / "api.pem")
+    more = f"[api]\nkey = {tmp_path}/api.pem\n[DEFAULT]\nlog_file = {tmp_path}/log"
+    path.write_text(config.replace("[DEFAULT]", more))
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT],
         env=os.environ | {"OS_FPGA_POOL_CONFIG_FILES": str(path)},
