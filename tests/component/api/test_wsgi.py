@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 
 TIMEOUT_S = 90
@@ -53,13 +51,3 @@ def test_an_application_without_authentication_is_refused_because_its_address_is
     done = run(tmp_path, CONFIG + "[api]\nauth_strategy = noauth\n")
     assert done.returncode != 0
     assert "[api] auth_strategy: noauth is refused under a WSGI server" in (tmp_path / "log").read_text()
-
-
-@pytest.mark.parametrize("option", ["tls_cert", "tls_key"])
-def test_half_of_a_tls_pair_is_refused(tmp_path, option):
-    path = tmp_path / "pool.conf"
-    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n[api]\n{option} = /x\nkey = {tmp_path}/api.pem\n")
-    load_or_create_signing_key(tmp_path / "api.pem")
-    command = [sys.executable, "-m", "fpga_pool.cli.daemons.api", f"--config-file={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert (done.returncode, done.stderr) == (2, "fpga-pool-api: [api] tls_cert, tls_key: set both or none\n")
