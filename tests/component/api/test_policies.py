@@ -21,15 +21,17 @@ PERSONAS = {
     "system reader": ["reader"],
     "system admin": ["reader", "member", "manager", "admin"],
 }
+#: Kinds of work.
+NOUNS = ("batch", "gang", "pipeline", "task")
 #: Who may request what, by the operation's name; written out, so that a change of the table is noticed here.
 OWN = {"reader", "member", "manager", "admin"}
 USE = {"member", "manager", "admin"}
 CATALOGUE = {*OWN, "service", "system reader", "system admin"}
 INSPECT = {"admin", "service", "system reader", "system admin"}
 ALLOWED = {
-    **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in ("batch", "gang", "task")},
-    **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "tasks", "jobs")},
-    **{f"show_{noun}": OWN for noun in ("batch", "gang", "task")},
+    **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in NOUNS},
+    **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs")},
+    **{f"show_{noun}": OWN for noun in NOUNS},
     "create_tickets": USE,
     "list_slots": INSPECT,
     "show_slot": INSPECT,
@@ -45,6 +47,7 @@ BODIES = {
     "create_batch": {"jobs": [JOB]},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
+    "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
     "change_slot": {"drain": False},
 }
 
@@ -130,7 +133,9 @@ def test_documents_of_versions_are_public(api, path):
     assert api.get(path).status_code == 200
 
 
-@pytest.mark.parametrize(("noun", "nouns"), [("batch", "batches"), ("gang", "gangs"), ("task", "tasks")])
+@pytest.mark.parametrize(
+    ("noun", "nouns"), [("batch", "batches"), ("gang", "gangs"), ("pipeline", "pipelines"), ("task", "tasks")]
+)
 def test_objects_of_another_project_are_not_found_whatever_the_role(api, noun, nouns):
     mine, other = {"X-Auth-Token": "member"}, {"X-Auth-Token": "other"}
     uuid = api.post(f"/v1/{nouns}", json=BODIES[f"create_{noun}"], headers=mine).json[noun]["uuid"]
