@@ -20,7 +20,7 @@ from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.integer import Report
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats
 
 if TYPE_CHECKING:  # the planners import this module
     from fpga_pool.core.makespan.online.replan import Replan
@@ -139,6 +139,20 @@ class Learning(Protocol):
 
     def learner(self, rng: np.random.Generator) -> Self:
         """Return this policy with a memory of its own, for one run; `rng` draws its initial weights."""
+        ...
+
+
+@runtime_checkable
+class Trained(ClusterPolicy, Protocol):
+    """A cluster policy with weights, arrays by name; one that is learning as well has those that it has learned."""
+
+    @property
+    def weights(self) -> Mapping[str, Floats]:
+        """Return the weights; empty while there are none."""
+        ...
+
+    def with_weights(self, weights: Mapping[str, Floats]) -> Self:
+        """Return this policy with other weights; ValueError says why they are none of its own."""
         ...
 
 

@@ -70,6 +70,6 @@ def write(name: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paper", nargs="+", choices=("benefit", "gangs", "lattice", "makespan"))
+    parser.add_argument("paper", nargs="+", choices=("benefit", "gangs", "lattice", "learned", "makespan"))
     for paper in parser.parse_args().paper:
         write(paper)

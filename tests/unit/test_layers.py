@@ -47,7 +47,7 @@ CONFINED: dict[str, frozenset[str]] = {
 #: Rooms without I/O, clock, threads or global random state, and all that they may import from outside the standard
 #: library: what computes on values only.
 PURE: dict[str, frozenset[str]] = {
-    "core": frozenset({"highspy", "numba", "numpy", "pulp", "scipy"}),
+    "core": frozenset({"highspy", "numba", "numpy", "pulp", "scipy", "torch"}),
     "model": frozenset({"jsonschema", "msgspec", "numpy", "scipy"}),
 }
 

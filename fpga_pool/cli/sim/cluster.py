@@ -2,20 +2,24 @@
 
 import argparse
 import time
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fpga_pool.cli.arguments import number_that, parameter
 from fpga_pool.conf.policies import policy_names, tuned_policy
 from fpga_pool.core.cluster.registry import NODE_POLICIES
+from fpga_pool.core.policy import Trained
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.cluster.bound import bounds
 from fpga_pool.sim.cluster.laws import GROUP, Law
 from fpga_pool.sim.cluster.reading import read_world
 from fpga_pool.sim.cluster.results import summary
-from fpga_pool.sim.cluster.simulator import simulate
+from fpga_pool.sim.cluster.simulator import Simulation
 from fpga_pool.sim.cluster.workload import draw
 
 
@@ -37,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"policy within a node: {', '.join(NODE_POLICIES)}, as NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE "
         "(default: that of the cluster policy)",
+    )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="weights that the cluster policy begins with (.npz)"
+    )
+    parser.add_argument(
+        "--save-weights", type=Path, metavar="FILE", help="write the weights that the cluster policy ends with (.npz)"
     )
     parser.add_argument(
         "--load",
@@ -61,15 +71,23 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     if arguments.node_policy is not None:
         values["node"] = arguments.node_policy
     policy = tuned_policy("cluster", arguments.policy, dict(arguments.parameter), values)
+    if arguments.weights is not None:
+        policy = _with_weights(policy, arguments.weights)
+    if arguments.save_weights is not None and not isinstance(policy, Trained):
+        raise InvalidInput(f"--save-weights: the policy {policy.name} has no weights")
     world = read_world(Path(arguments.scenario), make_law)
     seed = world.run.seed if arguments.seed is None else arguments.seed
     workload = draw(world, seed, arguments.load)
     begin_s = time.perf_counter()
     try:
-        outcome = simulate(world, workload, policy, seed)
+        simulation = Simulation(world, workload, policy, seed)
+        outcome = simulation.run()
     except ValueError as error:
         raise InvalidInput(f"{world.path}: {error}") from error
     simulated_s = time.perf_counter()
+    if arguments.save_weights is not None and isinstance(simulation.policy, Trained):
+        weights: dict[str, Any] = dict(simulation.policy.weights)
+        np.savez(arguments.save_weights, **weights)
     limits = bounds(world, workload)
     return {
         "policy": arguments.policy,
@@ -78,6 +96,17 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
         "bound_mean_response_s": limits.mean_response_s,
         "simulation_s": simulated_s - begin_s,
     }
+
+
+def _with_weights(policy: Any, path: Path) -> Any:
+    """Return the policy with the weights of a file; InvalidInput says what is wrong with it."""
+    if not isinstance(policy, Trained):
+        raise InvalidInput(f"--weights: the policy {policy.name} has no weights")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return policy.with_weights(dict(arrays))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InvalidInput(f"{path}: expected weights of {policy.name} (.npz): {error}") from None
 
 
 def make_law(name: str, parameters: Mapping[str, Any]) -> Law:

@@ -6,10 +6,12 @@ from typing import Any
 
 from fpga_pool.core.cluster.late import SlowdownUnit
 from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUnit
+from fpga_pool.core.learned.iawp import Iawp
 
 #: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
 NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
     "ect": EctUnit,
+    "iawp": Iawp,
     "pats": PatsUnit,
     "random": RandomUnit,
     "slowdown": SlowdownUnit,

@@ -28,11 +28,18 @@ PAPERS: Mapping[str, str] = {
     "benefit": "benefit paper, figures 3 and 4, and ours from 5 on",
     "gangs": "two-tier paper, figures 6 to 14; 15: Lublin's model, 16: a trace",
     "lattice": "lattice paper, figures 3 and 4",
+    "learned": "learned placement paper, figures 3 to 13",
 }
 #: Papers whose figures can be made of more than the full numbers.
 _MOST_SCALE: Mapping[str, int] = {"gangs": 100}
 #: The group of the policies that each paper compares.
-_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online", "gangs": "gang", "lattice": "task"}
+_GROUPS: Mapping[str, str] = {
+    "makespan": "batch",
+    "benefit": "online",
+    "gangs": "gang",
+    "lattice": "task",
+    "learned": "cluster",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -93,7 +93,7 @@ class Simulation:
         node_policy = policy.node
         if isinstance(node_policy, Learning):
             node_policy = node_policy.learner(self._rng)
-        self._world, self._workload, self._policy = world, workload, policy
+        self._world, self._workload, self.policy = world, workload, policy
         self._profiler = Profiler(world, node_policy.profile_s) if isinstance(node_policy, Profiling) else None
         self._calibration = Calibration(len(world.subtasks), len(world.nodes)) if policy.calibrate else None
         self._observer = node_policy if isinstance(node_policy, ObservingNodePolicy) else None
@@ -187,12 +187,12 @@ class Simulation:
         if self._calibration is not None:
             estimate_s *= self._calibration.factors[task.pipeline.types]
         self.view.task = task_view(number, task.pipeline, estimate_s, input_mb, self._memory_gb[task.pipeline.types])
-        chosen = self._policy.decide(self.view, None, now_s, self._rng)
+        chosen = self.policy.decide(self.view, None, now_s, self._rng)
         if chosen is None:
             return
         kind = self._kinds[chosen]
         if not self.view.present[chosen] or not np.isfinite(self.view.task.path_s[kind]):
-            raise ValueError(f"policy {self._policy.name}: node {chosen} cannot take task {number}")
+            raise ValueError(f"policy {self.policy.name}: node {chosen} cannot take task {number}")
         task.node = self._node[number] = chosen
         task.estimate_s = estimate_s[:, kind].tolist()
         first = workload.first_step[number]
@@ -269,8 +269,8 @@ class Simulation:
                 self._end_s[work.task] = now_s
                 self.view.tasks[number] -= 1
                 self.view.completed += 1
-                if isinstance(self._policy, Following):
-                    self._policy.completed(work.task, now_s - float(self._workload.arrival_s[work.task]))
+                if isinstance(self.policy, Following):
+                    self.policy.completed(work.task, now_s - float(self._workload.arrival_s[work.task]))
 
     def _offer(self, number: int, step: int, now_s: float) -> None:
         """Offer a subtask that is ready to its node, after its profiling runs if there are any."""

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.cli.sim.main import main
+from fpga_pool.conf.policies import policy_names
+from fpga_pool.core.cluster.registry import NODE_POLICIES
 
 WORLDS = Path(__file__).parents[3] / "doc" / "source" / "user" / "worlds"
 CHANGES = str(WORLDS / "changes.toml")
@@ -35,17 +37,29 @@ def test_options_reach_the_nodes(capsys):
     [
         (
             ["--policy", "best"],
-            "policy 'best': no such cluster policy; available: ect, ect_open, jsq, learned, pats, random",
+            f"policy 'best': no such cluster policy; available: {', '.join(policy_names('cluster'))}",
         ),
-        (
-            ["--policy", "ect", "--node-policy", "best"],
-            "ect: node: expected one of ect, pats, random, slowdown, got 'best'",
-        ),
+        (["--policy", "ect", "--node-policy", "x"], f"ect: node: expected one of {', '.join(NODE_POLICIES)}, got 'x'"),
     ],
 )
 def test_refuses_a_policy_that_is_not_there(capsys, more, message):
     assert main(["cluster", CHANGES, *more]) == 2
     assert capsys.readouterr().err == f"fpga-pool-sim cluster: {message}\n"
+
+
+def test_weights_of_one_run_are_those_that_another_begins_with(tmp_path, capsys):
+    path = tmp_path / "weights.npz"
+    ldwp = ["cluster", CHANGES, "--policy", "ldwp", "--node-policy", "ect", "--json"]
+    means = []
+    for more in (["--save-weights", str(path)], ["--weights", str(path)], ["--parameter", "explore=1"]):
+        assert main([*ldwp, *more]) == 0
+        means.append(json.loads(capsys.readouterr().out)["mean_response_s"])
+    assert len(set(means)) == 3
+    path.write_text("no weights")
+    assert main([*ldwp, "--weights", str(path)]) == 2
+    assert f"{path}: expected weights of ldwp (.npz)" in capsys.readouterr().err
+    assert main(["cluster", CHANGES, "--policy", "ect", "--weights", str(path)]) == 2
+    assert "--weights: the policy ect has no weights" in capsys.readouterr().err
 
 
 def test_refuses_a_wrong_scenario_in_one_line(tmp_path, capsys):

@@ -1,0 +1,160 @@
+"""Figures 5 to 8, 12 and 13: throughput by nodes and arrival rate, response by size, and a cluster that changes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.learned import runs
+from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, STACKS, Case, scaled
+
+NODE_COUNTS, RATES, SIZES_MB = (3, 4, 5, 6, 7, 8, 9, 10, 11), (10, 20, 30, 40, 50, 60), (10, 20, 60, 120, 200, 400)
+PANEL = "throughput"
+OWN_TIMES = "Times and interference are ours; the paper publishes none."
+
+
+def throughput(case: Case, seed: int, settings: Settings, x: float, node: int | None) -> Iterator[Sample]:
+    """Yield the throughput of each stack, from the first arrival to the last completion."""
+    case = scaled(case, settings)
+    for name in STACKS:
+        run = runs.run(case, name, seed)
+        yield Sample(PANEL, x, name, seed, run.throughput(0.0, run.end_s, node))
+
+
+def gains(samples: Samples, panel: str = PANEL) -> dict[str, float]:
+    """Return by how much the paper's stack completes more than each other one at the greatest x, percent."""
+    x = max(float(place) for place in samples.places(panel, PAPER))
+    others = [name for name in samples.series(panel) if name != PAPER]
+    found = {}
+    for name in others:
+        below = samples.mean(panel, name, x)
+        found[f"over {name}"] = 100 * (samples.mean(panel, PAPER, x) / below - 1) if below else float("nan")
+    return found
+
+
+def _by(
+    number: int, title: str, x_label: str, places: Sequence[int], case: Callable[[int], Case], node: int | None,
+    paper: str,
+) -> Experiment:  # fmt: skip
+    where = f"section 5.3.{1 if number < 7 else 2}, figure {number}"
+
+    def claims(samples: Samples) -> list[Claim]:
+        text = (
+            f"throughput of {'the cluster' if node is None else 'node 1'} at the greatest {x_label}: the paper's gain"
+        )
+        why = f"{OWN_TIMES} Every method shares accelerators here; throughput below saturation is the arrival rate."
+        return [Claim(key="gain", text=text, where=where, paper=paper, ours=gains(samples), why=why)]
+
+    return Experiment(
+        number=number,
+        title=title,
+        where=where,
+        panels=(Panel(key=PANEL, title=title, x_label=x_label, y_label="tasks per minute"),),
+        cases=lambda settings: settings.thinned(places),
+        measure=lambda x, seed, settings: throughput(case(x), seed, settings, x, node),
+        claims=claims,
+    )
+
+
+def _of_nodes(nodes: int) -> Case:
+    return Case(nodes=nodes)
+
+
+def _at_rate(per_minute: int) -> Case:
+    return Case(per_minute=per_minute)
+
+
+NODES = _by(5, "cluster throughput by nodes", "nodes", NODE_COUNTS, _of_nodes, None, "38.8 with 10 nodes")
+NODE_1 = _by(6, "throughput of node 1 by nodes", "nodes", NODE_COUNTS, _of_nodes, 0, "31.9 with 6 nodes")
+RATE = _by(7, "cluster throughput by arrival rate", "tasks per minute", RATES, _at_rate, None, "27.9 at 60 per minute")
+RATE_1 = _by(8, "throughput of node 1 by arrival rate", "tasks per minute", RATES, _at_rate, 0, "41.0 at 60 per minute")
+
+# ---- Figure 12
+
+
+def speedup(size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield the mean response time of `random` over that of each other stack."""
+    case = scaled(Case(input_mb=size_mb), settings)
+    base_s = runs.run(case, RANDOM, seed).mean_response_s()
+    for name in STACKS:
+        if name != RANDOM:
+            yield Sample("speedup", size_mb, name, seed, base_s / runs.run(case, name, seed).mean_response_s())
+
+
+def speedup_claims(samples: Samples) -> list[Claim]:
+    """Return the greatest speedup of each stack."""
+    ours = {
+        name: max(samples.mean("speedup", name, x) for x in samples.places("speedup", name))
+        for name in samples.series("speedup")
+    }
+    return [
+        Claim(
+            key="speedup", text="mean response time of random over that of each method, greatest of all sizes",
+            where="section 5.3.5, figure 12", paper="LDWP and IAWP 5 to 10", ours=ours, unit="",
+            why=f"{OWN_TIMES} Random is unstable where load is high: there any stable policy is many times faster.",
+        )
+    ]  # fmt: skip
+
+
+SIZE = Experiment(
+    number=12,
+    title="speedup over random by size",
+    where="section 5.3.5",
+    panels=(Panel(key="speedup", title="speedup", x_label="input, MB", y_label="response time of random / own"),),
+    cases=lambda settings: settings.thinned(SIZES_MB),
+    measure=speedup,
+    claims=speedup_claims,
+)
+
+# ---- Figure 13
+
+#: Shares of the run at which three nodes join and two leave; the figure's times are not in the text.
+JOIN, LEAVE, FIRST_NODES = 1 / 3, 2 / 3, 8
+PARTS = 12
+CHANGING_TASKS = 3000
+_CHANGING = (PAPER, ECT, PATS)
+
+
+def changing(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield throughput over a run in which nodes join and leave."""
+    tasks = settings.scaled(case.tasks)
+    minutes = tasks / case.per_minute
+    changes = ((JOIN * minutes * 60, True, 3), (LEAVE * minutes * 60, False, 2))
+    case = Case(tasks=tasks, nodes=FIRST_NODES, changes=changes)
+    edges = np.linspace(0, minutes * 60, PARTS + 1)
+    for name in _CHANGING:
+        run = runs.run(case, name, seed)
+        for begin_s, end_s in pairwise(edges.tolist()):
+            x = round(end_s / (minutes * 60), 6)
+            yield Sample(PANEL, x, name, seed, run.throughput(begin_s, end_s))
+
+
+def changing_claims(samples: Samples) -> list[Claim]:
+    """Return throughput after the join and after the leave over that before each."""
+    ours = {}
+    for name in samples.series(PANEL):
+        means = [samples.mean(PANEL, name, x) for x in samples.places(PANEL, name)]
+        first, then, last = (float(np.mean(part[-2:])) for part in np.array_split(means, 3))
+        ours[f"{name}, join"] = then / first if first else float("nan")
+        ours[f"{name}, leave"] = last / then if then else float("nan")
+    return [
+        Claim(
+            key="after-changes", text="throughput at the end of the part after a change over that before it",
+            where="section 5.3.6, figure 13", paper="rises after the join for 12 min, falls after the leave for 10 min",
+            ours=ours, unit="",
+            why="Of the network's weights only the hidden layer is kept, so it explores again after each change.",
+        )
+    ]  # fmt: skip
+
+
+CHANGING = Experiment(
+    number=13,
+    title="throughput while nodes join and leave",
+    where="section 5.3.6",
+    panels=(Panel(key=PANEL, title="3 join, 2 leave", x_label="part of the run", y_label="tasks per minute"),),
+    cases=lambda _: [Case(tasks=CHANGING_TASKS)],
+    measure=changing,
+    claims=changing_claims,
+)
+EXPERIMENTS = (NODES, NODE_1, RATE, RATE_1, SIZE, CHANGING)
