@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = make_application(conf, pool.scheduler_api, keystone=False)
         api = ApiServer(app, conf.api.host, conf.api.port)
         with contextlib.ExitStack() as running:
-            running.callback(pool.stop)
             api.bind()
+            running.callback(pool.stop)
             running.callback(api.stop)
             pool.start()
             url = api.start()
