@@ -1,6 +1,5 @@
 """The policy `learned`: ECT, corrected by the scorer, within guard rails."""
 
-from copy import copy
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -26,7 +25,6 @@ class LearnedParams(NodeParams):
     node: str = field(default="slowdown", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
     calibrate: bool = field(default=True, metadata={"help": "Whether estimates follow the times that subtasks took."})
     guard: bool = field(default=True, metadata={"help": "Whether responses decide how many tasks the scorer places."})
-    shadow: bool = field(default=False, metadata={"help": "Whether ECT decides, and the scorer only proposes."})
 
 
 class Learned(Ect):
@@ -41,14 +39,12 @@ class Learned(Ect):
     def __init__(self, params: LearnedParams | None = None, network: Network | None = None) -> None:
         self._params = params or self.Params()
         super().__init__(self._params)
-        self.network = network
-        self.guard = Guard() if self._params.guard else None
+        self._network = network
+        self._guard = Guard() if self._params.guard else None
 
     def learner(self, rng: np.random.Generator) -> Self:
         """Return this policy with a guard of its own."""
-        mine = copy(self)
-        mine.guard = Guard() if self._params.guard else None
-        return mine
+        return type(self)(self._params, self._network)
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
         nodes = view.candidates()
@@ -56,29 +52,20 @@ class Learned(Ect):
             return None
         completion_s = self._cost(view, nodes, now_s, rng)
         best = int(np.argmin(completion_s))
-        if self._params.shadow:
-            return int(nodes[best])
-        if self.guard is not None:
+        if self._guard is not None:
             alone_s = float(view.task.path_s[view.kind[nodes]].min())
-            if not self.guard.arm(view.task.number, alone_s):
+            if not self._guard.arm(view.task.number, alone_s):
                 return int(nodes[best])
         return int(nodes[self._proposed(view, nodes, completion_s, now_s)])
 
-    def proposal(self, view: ClusterView, now_s: float, rng: np.random.Generator) -> int | None:
-        """Return the node that the scorer would choose, whatever the guard says: for shadow mode."""
-        nodes = view.candidates()
-        if not len(nodes):
-            return None
-        return int(nodes[self._proposed(view, nodes, self._cost(view, nodes, now_s, rng), now_s)])
-
     def completed(self, task: int, response_s: float) -> None:
         """Have the guard compare the response."""
-        if self.guard is not None:
-            self.guard.completed(task, response_s)
+        if self._guard is not None:
+            self._guard.completed(task, response_s)
 
     def _proposed(self, view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> int:
         """Return the position in `nodes` of what the scorer chooses."""
-        if self.network is None or len(nodes) == 1:
+        if self._network is None or len(nodes) == 1:
             return int(np.argmin(completion_s))
         table = features(view, nodes, completion_s, now_s)
         corrections = self._corrections(table)
@@ -88,5 +75,5 @@ class Learned(Ect):
         return int(np.argmin(np.where(completion_s <= SHORTLIST * completion_s.min(), scores, np.inf)))
 
     def _corrections(self, table: Floats32) -> Floats32:
-        assert self.network is not None  # noqa: S101
-        return self.network.corrections(table)
+        assert self._network is not None  # noqa: S101
+        return self._network.corrections(table)

@@ -7,6 +7,7 @@ from typing import Any
 from fpga_pool.core.cluster.late import SlowdownUnit
 from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUnit
 from fpga_pool.core.learned.iawp import Iawp
+from fpga_pool.core.policy import Parametrised
 
 #: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
 NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
@@ -30,7 +31,7 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
     made = NODE_POLICIES[name]
     if not colon:
         return made(corun=corun, admission=admission)
-    params: Any = getattr(made, "Params", None)
+    params = made.Params if isinstance(made, Parametrised) else None
     defaults = {field.name: field.default for field in fields(params)} if params is not None else {}
     values = {}
     for parameter in listed.split(","):

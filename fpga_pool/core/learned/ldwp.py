@@ -83,9 +83,9 @@ class Ldwp:
 
     def __init__(self, params: LdwpParams | None = None, weights: Mapping[str, Floats] | None = None) -> None:
         require_torch(self.name)
-        self.params = params or LdwpParams()
-        self.node: NodePolicy = self.params.node_policy()
-        self.calibrate = self.params.calibrate
+        self._params = params or LdwpParams()
+        self.node: NodePolicy = self._params.node_policy()
+        self.calibrate = self._params.calibrate
         self._pretrained = dict(weights or {})
 
     @property
@@ -103,15 +103,15 @@ class Ldwp:
             raise ValueError(f"weights: missing: {', '.join(sorted(missing))}")
         if not all(np.isfinite(array).all() for array in weights.values()):
             raise ValueError("weights: expected finite numbers")
-        return type(self)(self.params, weights)
+        return type(self)(self._params, weights)
 
     def learner(self, rng: np.random.Generator) -> "Learner":
         """Return this policy with a memory of its own, for one run."""
-        return Learner(self.params, self._pretrained, rng)
+        return Learner(self._params, self._pretrained, rng)
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
         """Return the node by the weights it was given, or by random ones, without learning."""
-        learner = Learner(self.params, self._pretrained, np.random.default_rng(0))
+        learner = Learner(self._params, self._pretrained, np.random.default_rng(0))
         learner.epsilon_from = 0.0
         return learner.decide(view, state, now_s, rng)
 
@@ -160,12 +160,12 @@ class Learner(Ldwp):
             self._rebuild(present, len(features))
         assert self._network is not None  # noqa: S101
         throughput = self._throughput(view.completed, now_s)
-        if self.params.learn:
+        if self._params.learn:
             self._learn(features, throughput)
         allowed = np.searchsorted(present, candidates)
         action = self._choose(features, allowed, rng)
         self._last = features, action, throughput
-        if self.params.reward == "response":
+        if self._params.reward == "response":
             self._placed[view.task.number] = features, action
         self._decisions += 1
         return int(present[action])
@@ -173,24 +173,24 @@ class Learner(Ldwp):
     def completed(self, task: int, response_s: float) -> None:
         """Learn from the response time of a task that this network has placed."""
         placed = self._placed.pop(task, None)
-        if placed is not None and self._network is not None and self.params.learn:
+        if placed is not None and self._network is not None and self._params.learn:
             reward = -float(np.log(max(response_s, 1e-3)))
             self.rewards.append(reward)
             self._network.store(*placed, reward, None)
 
     def _learn(self, features: Floats, throughput: float) -> None:
         assert self._network is not None  # noqa: S101
-        if self._last is not None and self.params.reward != "response":
+        if self._last is not None and self._params.reward != "response":
             state, action, before = self._last
-            reward = throughput - before if self.params.reward == "increase" else throughput
+            reward = throughput - before if self._params.reward == "increase" else throughput
             self.rewards.append(reward)
             self._network.store(state, action, reward, features)
         self._network.step()
 
     def _choose(self, features: Floats, allowed: NDArray[np.int64], rng: np.random.Generator) -> int:
-        fallen = min(self._decisions / self.params.explore, 1.0)
-        epsilon = self.epsilon_from + (self.params.epsilon - self.epsilon_from) * fallen
-        if self.params.learn and rng.random() < epsilon:
+        fallen = min(self._decisions / self._params.explore, 1.0)
+        epsilon = self.epsilon_from + (self._params.epsilon - self.epsilon_from) * fallen
+        if self._params.learn and rng.random() < epsilon:
             return int(rng.choice(allowed))
         assert self._network is not None  # noqa: S101
         values = self._network.values(features)[allowed]
@@ -199,7 +199,7 @@ class Learner(Ldwp):
 
     def _throughput(self, completed: int, now_s: float) -> float:
         """Return the tasks completed in a minute, over the last `window_s` or what there is of it."""
-        history, window_s = self._history, self.params.window_s
+        history, window_s = self._history, self._params.window_s
         history.append((now_s, completed))
         while len(history) > 1 and history[1][0] <= now_s - window_s:
             history.popleft()
@@ -207,7 +207,7 @@ class Learner(Ldwp):
 
     def _features(self, view: ClusterView, present: NDArray[np.int64], now_s: float) -> Floats:
         """Return the observation x_t, (inputs,): type and size of the task, features of each node that is present."""
-        raw = self.params.inputs == "raw"
+        raw = self._params.inputs == "raw"
         units, memory_gb = np.maximum(view.units[present], 1), np.maximum(view.memory_gb[present], 1e-9)
         receiving = (view.link_free_s[present] > now_s).astype(np.float64)
         shares = np.column_stack(
@@ -221,13 +221,13 @@ class Learner(Ldwp):
         if raw:
             shares[:, :4] *= 100  # percent
             shares[:, 4:] *= _MB_PER_S_OF_GIGABIT
-        if self.params.queue:
+        if self._params.queue:
             queued = view.tasks[present] / np.maximum(view.units[present, 1], 1)
             shares = np.column_stack([shares, queued if raw else queued / (1 + queued)])
         task = view.task
         type_ = (
             np.eye(view.pipelines)[task.pipeline]
-            if self.params.one_hot
+            if self._params.one_hot
             else np.array([task.pipeline if raw else task.pipeline / max(view.pipelines - 1, 1)])
         )
         size = task.input_mb if raw else task.input_mb / LARGEST_MB
@@ -240,7 +240,7 @@ class Learner(Ldwp):
         """
         from fpga_pool.core.learned.dqn import Network, Training, set_weights
 
-        params = self.params
+        params = self._params
         training = Training(
             learning_rate=params.learning_rate,
             gamma=0.0 if params.reward == "response" else params.gamma,

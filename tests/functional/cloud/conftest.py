@@ -14,6 +14,8 @@ from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
+from fpga_pool.conf.catalogue import private_key
+from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
@@ -209,13 +211,28 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     return bare_cloud
 
 
+class CloudScheduler(SchedulerAPI):
+    """The pool's scheduler as its API reaches it; calls of agents are signed by the agent of the host."""
+
+    def __init__(self, connection: Any, caller: Identity, agents: Path) -> None:
+        """`agents` holds the state directory of each host's agent."""
+        super().__init__(connection, caller)
+        self._connection, self._agents = connection, agents
+
+    def instance_slots(self, host: str) -> dict[str, list[str]]:
+        """Return the names of the slots that virtual machines hold on a host, by instance."""
+        agent = Identity(Role.AGENT, host, private_key("key", str(self._agents / host / "agent.pem")))
+        return SchedulerAPI(self._connection, agent).instance_slots(host)
+
+
 @pytest.fixture(scope="package")
-def scheduler(all_in_one) -> Iterator[SchedulerAPI]:
-    """The pool's scheduler, as its API reaches it."""
+def scheduler(all_in_one) -> Iterator[CloudScheduler]:
+    """The pool's scheduler, with which tests look at what the pool knows."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(all_in_one.pool_file)
     connection = transport(cfg.CONF, settings["DEFAULT"]["transport_url"])
-    yield SchedulerAPI(connection, identity(Path(settings["api"]["key"]).parent, Role.API, "test"))
+    caller = identity(Path(settings["api"]["key"]).parent, Role.API, "test")
+    yield CloudScheduler(connection, caller, all_in_one.directory / "fpga_pool")
     connection.cleanup()
 
 

@@ -24,8 +24,8 @@ MEMBERS = {
     for name, protocol in PROTOCOLS.items()
 }
 ABILITIES = {
-    "Adaptive", "Parametrised", "PlanningAround", "Preparing", "Proving", "Remembering", "Replanning", "Searching",
-    "Sparing",
+    "Adaptive", "Following", "Learning", "Parametrised", "PlanningAround", "Preparing", "Profiling", "Proving",
+    "Remembering", "Replanning", "Searching", "Sparing", "Trained",
 }  # fmt: skip
 
 INSTALLED = [(group, name) for group in declared.GROUPS for name in policy_names(group)]

@@ -85,19 +85,6 @@ def test_never_chooses_a_node_beyond_the_shortlist_whatever_the_weights():
     assert differs > 5
 
 
-def test_in_shadow_mode_ect_decides_and_the_proposal_is_that_of_the_scorer():
-    active, shadow = (
-        Learned(LearnedParams(guard=False, shadow=shadow), network(3, scale=5.0)) for shadow in (False, True)
-    )
-    decided, proposed, by_ect = [], [], []
-    for seed in range(40):
-        decided.append(shadow.decide(view(seed), None, 5.0, RNG))
-        proposed.append(shadow.proposal(view(seed), 5.0, RNG))
-        by_ect.append(Ect().decide(view(seed), None, 5.0, RNG))
-        assert proposed[-1] == active.decide(view(seed), None, 5.0, RNG)
-    assert decided == by_ect != proposed
-
-
 @pytest.mark.parametrize(("worse", "share"), [(1.0, LEAST_SHARE), (-1.0, MOST_SHARE)])
 def test_the_share_of_the_scorer_follows_the_responses(worse, share):
     guard, rng = Guard(), np.random.default_rng(0)

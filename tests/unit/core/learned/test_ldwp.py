@@ -26,6 +26,7 @@ def view(nodes=2, *, present=None, able=None, number=0, pipeline=0, completed=0)
         memory_gb=np.full((nodes, 2), 8.0),
         used_gb=np.zeros((nodes, 2)),
         backlog_s=np.zeros((nodes, 2)),
+        backlog_gb_s=np.zeros(nodes),
         committed_s=np.zeros((nodes, 2)),
         link_free_s=np.zeros(nodes),
         link_mb_per_s=np.full(nodes, 125.0),
