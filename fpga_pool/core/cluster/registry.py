@@ -31,8 +31,8 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
     made = NODE_POLICIES[name]
     if not colon:
         return made(corun=corun, admission=admission)
-    params = made.Params if isinstance(made, Parametrised) else None
-    defaults = {field.name: field.default for field in fields(params)} if params is not None else {}
+    params: Any = made.Params if isinstance(made, Parametrised) else None
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(params)} if params else {}
     values = {}
     for parameter in listed.split(","):
         key, _, value = parameter.partition("=")
