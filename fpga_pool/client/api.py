@@ -8,7 +8,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from fpga_pool.client.resources import read, read_all
-from fpga_pool.client.session import ApiSession
+from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
@@ -46,14 +46,23 @@ class PoolApi:
 
     def __init__(
         self,
-        endpoint: str = DEFAULT_ENDPOINT,
+        endpoint: str | None = None,
         *,
+        login: Login | None = None,
         project_id: str = "demo",
         user_id: str = "demo",
         timeout_s: float = 30.0,
         connect_retries: int = 2,
     ) -> None:
-        self._http = ApiSession(endpoint, project_id, user_id, timeout_s=timeout_s, connect_retries=connect_retries)
+        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT."""
+        self._http = ApiSession(
+            endpoint or (DEFAULT_ENDPOINT if login is None else None),
+            project_id,
+            user_id,
+            login=login,
+            timeout_s=timeout_s,
+            connect_retries=connect_retries,
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -12,7 +13,16 @@ from keystoneauth1.noauth import NoAuth
 from requests.adapters import HTTPAdapter
 
 from fpga_pool.model import exceptions
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, ServiceUnavailable
+from fpga_pool.model.exceptions import (
+    FpgaPoolError,
+    InvalidAnswer,
+    InvalidInput,
+    ServiceUnavailable,
+    TokenRequired,
+)
+
+#: Of the pool in Keystone's catalogue.
+SERVICE_TYPE = "fpga"
 
 #: Answers that are looked back on: the clock follows one that is put back, by a takeover or by hand.
 _ANSWERS = 32
@@ -51,33 +61,63 @@ BY_CODE = {
 _CONNECTIONS = 64
 
 
-class ApiSession:
-    """Calls on one endpoint for one project.
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A session of keystoneauth with a cloud, and which endpoint of the pool is wanted there."""
 
-    It does not authenticate: Keystone belongs into the plugin.  Threads may share it.
+    session: session.Session
+    interface: str = "public"
+    region: str | None = None
+
+
+class ApiSession:
+    """Calls on one endpoint for one project; threads may share it.
+
+    With a `login` the caller is that of its session, and the endpoint, unless given, is that of its catalogue.  Without
+    one the pool must be an embedded one, which believes `project_id` and `user_id`.
     """
 
     def __init__(
-        self, endpoint: str, project_id: str, user_id: str, *, timeout_s: float = 30.0, connect_retries: int = 2
+        self,
+        endpoint: str | None,
+        project_id: str = "demo",
+        user_id: str = "demo",
+        *,
+        login: Login | None = None,
+        timeout_s: float = 30.0,
+        connect_retries: int = 2,
     ) -> None:
-        self.endpoint = endpoint.rstrip("/")
-        self._http = requests.Session()
-        self._http.mount(self.endpoint, HTTPAdapter(pool_maxsize=_CONNECTIONS))
-        # A proxy for the web has no way to a loopback address.
-        self._http.trust_env = False
         self._timeout_s = timeout_s
         self._connect_retries = connect_retries
+        self._http: requests.Session | None = None
+        if login is None:
+            if not endpoint:
+                raise InvalidInput("endpoint: required without a login")
+            endpoint = endpoint.rstrip("/")
+            self._http = requests.Session()
+            self._http.mount(endpoint, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+            # A proxy for the web has no way to a loopback address.
+            self._http.trust_env = False
+            login = Login(session.Session(auth=NoAuth(endpoint=endpoint), session=self._http, timeout=timeout_s))
+            headers = {"X-Project-Id": project_id, "X-User-Id": user_id}
+        else:
+            headers = {}
         self._adapter = adapter.Adapter(
-            session.Session(auth=NoAuth(endpoint=self.endpoint), session=self._http, timeout=timeout_s),
-            endpoint_override=self.endpoint,
+            login.session,
+            service_type=SERVICE_TYPE,
+            interface=login.interface,
+            region_name=login.region,
+            endpoint_override=endpoint,
             user_agent="fpga_pool.client",
-            additional_headers={"X-Project-Id": project_id, "X-User-Id": user_id},
+            additional_headers=headers,
             raise_exc=False,
         )
+        self.endpoint = endpoint or f"the {SERVICE_TYPE} endpoint of the catalogue"
 
     def close(self) -> None:
-        """Close the connections that were kept open."""
-        self._http.close()
+        """Close the connections that were kept open, but for those of a given session."""
+        if self._http is not None:
+            self._http.close()
 
     def call(
         self,
@@ -104,6 +144,10 @@ class ApiSession:
             )
         except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
+        except (ksa.EndpointNotFound, ksa.MissingAuthPlugin) as error:
+            raise InvalidInput(f"the catalogue of the cloud has no service of type {SERVICE_TYPE}") from error
+        except ksa.ClientException as error:
+            raise TokenRequired(f"no token: {error}") from error
         return self._content(response)
 
     def _silence(self, error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib.util
+import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -85,6 +87,51 @@ def client(pool, serve):
 
     with Client(serve(pool)) as client:
         yield client
+
+
+@pytest.fixture
+def keystone():
+    """A Keystone without a pool in its catalogue."""
+    from support.keystone import running_keystone
+
+    with running_keystone() as keystone:
+        yield keystone
+
+
+@pytest.fixture
+def cloud(keystone, pool, tmp_path):
+    """The Keystone of a cloud with a pool, whose API lets Keystone's middleware read the tokens."""
+    from keystonemiddleware.fixture import AuthTokenFixture
+    from oslo_config import cfg
+
+    from fpga_pool.api.server import ApiServer
+    from fpga_pool.api.stack import make_application
+    from fpga_pool.client.session import SERVICE_TYPE
+    from fpga_pool.conf.opts import register_opts
+    from support.keystone import TOKEN
+
+    file = tmp_path / "api.conf"
+    file.write_text("[keystone_authtoken]\nwww_authenticate_uri = http://keystone.test\nauth_type = none\n")
+    conf = cfg.ConfigOpts()
+    register_opts(conf, policies=False)
+    conf([f"--config-file={file}"], project="fpga_pool")
+    with AuthTokenFixture() as tokens:
+        server = ApiServer(make_application(conf, pool, keystone=True), port=0, authenticates=True)
+        keystone.catalogue[SERVICE_TYPE] = server.start()
+        tokens.add_token(keystone.token(), token_id=TOKEN)
+        yield keystone
+        server.stop()
+
+
+@pytest.fixture
+def clouds_yaml(keystone, tmp_path, monkeypatch):
+    """Let clouds.yaml have the account of Keystone's user as `test`; no variable of the environment is in its way."""
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    path = tmp_path / "clouds.yaml"
+    path.write_text(json.dumps({"clouds": {"test": {"auth": keystone.account, "region_name": "RegionOne"}}}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    return path
 
 
 @pytest.fixture

@@ -5,17 +5,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
-from cliff.command import Command
 from oslo_config import cfg
 
-from fpga_pool.cli.client.base import WRONG_USAGE, status_of
+from fpga_pool.cli.command import CheckedCommand
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.store.options import open_store
 from fpga_pool.store.store import Store
 
 
-class ManageCommand(Command):
-    """A command on the pool's own files and database.  What is refused is one line; the rest is for --debug."""
+class ManageCommand(CheckedCommand):
+    """A command on the pool's own files and database."""
 
     @property
     def conf(self) -> cfg.ConfigOpts:
@@ -31,16 +30,6 @@ class ManageCommand(Command):
     def print_line(self, line: str) -> None:
         """Print a line for the user."""
         print(line, file=self.app.stdout)
-
-    def run(self, parsed_args: Any) -> int:
-        """Run the command; return its exit status."""
-        try:
-            return super().run(parsed_args) or 0
-        except (FpgaPoolError, cfg.Error) as error:
-            if self.app.options.debug:
-                raise
-            print(f"fpga-pool-manage: {str(error).splitlines()[0]}", file=self.app.stderr)
-            return WRONG_USAGE if isinstance(error, cfg.Error) else status_of(error)
 
 
 #: Since this one, Nova asks the validators of extra specs.

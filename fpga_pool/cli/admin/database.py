@@ -4,7 +4,7 @@ import argparse
 import time
 
 from fpga_pool.cli.admin.base import ManageCommand
-from fpga_pool.cli.client.base import FAILED
+from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Lease

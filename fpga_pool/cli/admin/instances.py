@@ -10,7 +10,8 @@ from cliff.show import ShowOne
 
 from fpga_pool.cli.admin.base import ManageCommand, add_cloud_option, compute_service
 from fpga_pool.cli.arguments import positive_seconds
-from fpga_pool.cli.client.base import FAILED, Row, Table
+from fpga_pool.cli.client.base import Row, Table
+from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound

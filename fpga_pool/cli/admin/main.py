@@ -11,13 +11,12 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from fpga_pool.cli.admin import database, hosts, instances, keys, messages, nodes, prepare, retire
 from fpga_pool.cli.admin import keys as bitstreams
-from fpga_pool.cli.client.base import WRONG_USAGE
+from fpga_pool.cli.app import CommandApp
 from fpga_pool.conf.opts import check_values, register_opts
 
 PROGRAM = "fpga-pool-manage"
@@ -49,7 +48,7 @@ COMMANDS: dict[str, Any] = {
 }
 
 
-class ManageApp(App):
+class ManageApp(CommandApp):
     """The options that all commands share, and the configuration that they are about."""
 
     def __init__(self, **streams: Any) -> None:
@@ -57,12 +56,12 @@ class ManageApp(App):
         for name, command in COMMANDS.items():
             manager.add_command(name, command)
         super().__init__(
+            PROGRAM,
             description="Set up a pool of FPGA slots: keys, database, bitstreams, flavors.",
             version=version("fpga_pool"),
             command_manager=manager,
             **streams,
         )
-        self.NAME = PROGRAM
 
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
@@ -98,18 +97,6 @@ class ManageApp(App):
         conf(places, project="fpga_pool", prog=PROGRAM)
         check_values(conf)
         return conf
-
-    def interact(self) -> None:
-        """Ask for a command; there is no shell."""
-        self.parser.print_usage(self.stderr)
-        self.parser.exit(WRONG_USAGE, f"{PROGRAM}: no command given; `{PROGRAM} help` lists the commands\n")
-
-    def run(self, argv: list[str]) -> int:
-        """Run one command; return the exit status."""
-        try:
-            return super().run(argv)
-        except SystemExit as exit_:
-            return exit_.code if isinstance(exit_.code, int) else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,58 +1,89 @@
 """Base of the commands of `fpga-pool`."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from cliff.columns import FormattableColumn
-from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import positive_count
+from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.exceptions import FpgaPoolError
 
-OK, FAILED, WRONG_USAGE = 0, 1, 2
-
+T = TypeVar("T")
 Row = tuple[Any, ...]
 Table = tuple[Sequence[str], Sequence[Row]]
 
 
-def status_of(error: BaseException) -> int:
-    """Return the exit status for what ended a command."""
-    return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
-
-
-class PoolCommand(Command):
-    """A command that asks the pool.  What the pool refuses is one line; the rest of it is for --debug."""
-
-    #: Exit status where the command itself went through.
-    status = OK
+class PoolCommand(CheckedCommand):
+    """A command that asks the pool."""
 
     @property
     def client(self) -> Client:
-        """The client that the application made."""
-        return cast("Client", cast("Any", self.app).client)
+        """The client that the application made: `fpga-pool` itself, or `openstack` by our plug-in."""
+        manager = getattr(self.app, "client_manager", None)
+        return cast("Client", manager.fpga if manager else cast("Any", self.app).client)
 
-    def print_line(self, line: str) -> None:
-        """Print a line for the user."""
-        print(line, file=self.app.stderr)
-
-    def run(self, parsed_args: Any) -> int:
-        """Run the command; return its exit status."""
-        try:
-            return super().run(parsed_args) or self.status
-        except FpgaPoolError as error:
-            if self.app.options.debug:
-                raise
-            self.print_line(f"fpga-pool: {str(error).splitlines()[0] if str(error) else error.code}")
-            return status_of(error)
+    def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
+        """Return what `act` returns for each name; go on after an error, and count the errors at the end."""
+        done: list[T] = []
+        for name in names:
+            try:
+                done.append(act(name))
+            except FpgaPoolError as error:
+                if len(names) == 1:
+                    raise
+                self.complain(one_line(error))
+                self.status = FAILED
+        if failed := len(names) - len(done):
+            self.complain(f"{failed} of {len(names)} failed")
+        return done
 
 
 class PoolLister(PoolCommand, Lister):
     """A command that ends with a table."""
+
+
+class LongLister(PoolLister):
+    """A list whose table has few columns, to fit a terminal, unless others are asked for; data has all columns."""
+
+    #: Names of the columns of the table.
+    SHORT: Sequence[str] = ()
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--long", action="store_true", help="show all columns, as -f json and -f csv do")
+        return parser
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
+    ) -> int:
+        """Choose the columns."""
+        if parsed_args.formatter == self.formatter_default and not (parsed_args.long or parsed_args.columns):
+            parsed_args.columns = list(self.SHORT)
+        return super().produce_output(parsed_args, column_names, data)
+
+
+class Rate(FormattableColumn[Any]):
+    """A rate in bits per second, perhaps without a limit: with a unit for people."""
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        if self._value == float("inf"):
+            return "unlimited"
+        for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+            if self._value >= factor:
+                return f"{self._value / factor:.4g} {unit}"
+        return f"{self._value:.4g} bit/s"
+
+    def machine_readable(self) -> float | None:
+        """Leave it a number; JSON has no infinity."""
+        return None if self._value == float("inf") else self._value
 
 
 class NewestLister(PoolLister):

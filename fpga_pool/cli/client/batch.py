@@ -15,7 +15,8 @@ from cliff.columns import FormattableColumn
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fpga_pool.cli.client.base import FAILED, Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.client.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
@@ -150,8 +151,8 @@ class Create(PoolLister):
         try:
             self.client.cancel(uuid)
         except NotFound:
-            return FpgaPoolError(f"interrupted before the {self.NOUN} was created")
-        return FpgaPoolError(f"interrupted: {self.NOUN} {uuid} is being cancelled")
+            return Interrupted(f"interrupted before the {self.NOUN} was created")
+        return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
 class List(NewestLister):
@@ -190,7 +191,17 @@ class Watch(PoolShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Look again and again."""
+        """Look again and again; an interruption does not stop the batch."""
+        try:
+            batch = self._watch(parsed_args)
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: {self.NOUN} {parsed_args.batch} continues") from None
+        if batch.state is not BatchState.COMPLETED:
+            self.status = FAILED
+        return _summary(batch)
+
+    def _watch(self, parsed_args: argparse.Namespace) -> Batch:
+        """Return the batch when it has ended."""
         stream = self.app.stderr
         deadline_s = time.monotonic() + parsed_args.timeout
         with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
@@ -198,15 +209,12 @@ class Watch(PoolShowOne):
                 batch = self.client.batch(parsed_args.batch)
                 show_progress(_progress(batch, self.client.jobs(batch.uuid)))
                 if batch.state in _ENDED:
-                    break
+                    return batch
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
                         f"{self.NOUN} {batch.uuid} did not end within {parsed_args.timeout:g} s; it continues"
                     )
                 time.sleep(_WATCH_INTERVAL_S)
-        if batch.state is not BatchState.COMPLETED:
-            self.status = FAILED
-        return _summary(batch)
 
 
 class Cancel(PoolLister):
@@ -220,7 +228,7 @@ class Cancel(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the end of each."""
-        cancelled = [self.client.cancel(uuid) for uuid in parsed_args.batches]
+        cancelled = self.for_each(parsed_args.batches, self.client.cancel)
         columns = ("uuid", "name", "state", "cancel_requested")
         return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
 

@@ -115,7 +115,7 @@ class Cancel(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the end of each."""
-        cancelled = [self.client.cancel_gang(uuid) for uuid in parsed_args.gangs]
+        cancelled = self.for_each(parsed_args.gangs, self.client.cancel_gang)
         columns = ("uuid", "name", "state", "cancel_requested")
         return columns, [(gang.uuid, gang.name, str(gang.state), gang.cancel_requested) for gang in cancelled]
 

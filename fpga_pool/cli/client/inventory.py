@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from fpga_pool.cli.client.base import Moment, Number, PoolLister, PoolShowOne, Row, Table, Words
+from fpga_pool.cli.client.base import LongLister, Moment, Number, PoolLister, PoolShowOne, Rate, Row, Table, Words
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects.pool import Host, Slot
 
@@ -21,7 +21,7 @@ class ListFunctions(PoolLister):
                 Words(info.slot_kinds),
                 info.slots,
                 Number(info.speedup),
-                Number(info.io_bps),
+                Rate(info.io_bps),
                 info.preemptible,
             )
             for info in self.client.functions()
@@ -59,8 +59,10 @@ class Calibrate(PoolLister):
         ]
 
 
-class ListHosts(PoolLister):
+class ListHosts(LongLister):
     """List all hosts."""
+
+    SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
@@ -77,8 +79,8 @@ def list_hosts(hosts: Sequence[Host]) -> Table:
         (
             host.name,
             host.alive,
-            Number(host.egress_bps),
-            Number(host.ingress_bps),
+            Rate(host.egress_bps),
+            Rate(host.ingress_bps),
             host.data_address,
             host.data_port,
             host.data_tls,
@@ -105,8 +107,10 @@ _COLUMNS = (
 )
 
 
-class ListSlots(PoolLister):
+class ListSlots(LongLister):
     """List all slots."""
+
+    SHORT = ("name", "kind", "state", "function")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
@@ -136,7 +140,7 @@ class Drain(_OneSlot):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--reason", default="", help="reason shown in `slot list`")
+        parser.add_argument("--reason", default="", help="reason shown in `slot list --long`")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:

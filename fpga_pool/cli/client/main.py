@@ -1,6 +1,6 @@
 """`fpga-pool`: the pool on the command line.
 
-Exit status: 0 done, 1 the work failed, 2 wrong usage or unreadable input.
+Exit status: 0 done, 1 the work failed, 2 wrong usage or unreadable input, 130 interrupted.
 """
 
 import argparse
@@ -11,29 +11,30 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from fpga_pool.cli.client.base import WRONG_USAGE, status_of
+from fpga_pool.cli.app import CommandApp
+from fpga_pool.cli.command import status_of
 from fpga_pool.client import Client
 from fpga_pool.client.api import DEFAULT_ENDPOINT
+from fpga_pool.client.cloud import cloud_login
 
 #: Where the commands are registered.
 NAMESPACE = "fpga_pool.cli"
 
 
-class PoolApp(App):
+class PoolApp(CommandApp):
     """The options that all commands share, and the client that they make."""
 
     def __init__(self, command_manager: CommandManager | None = None, **streams: Any) -> None:
         super().__init__(
+            "fpga-pool",
             description="Submit batches of jobs to a pool of FPGA slots, and inspect and operate the pool.",
             version=_version(),
             command_manager=command_manager or CommandManager(NAMESPACE),
             **streams,
         )
-        self.NAME = "fpga-pool"
-        self.client: Client | None = None
+        self._client: Client | None = None
         self._error: BaseException | None = None
 
     def build_option_parser(
@@ -45,11 +46,19 @@ class PoolApp(App):
         parser.add_argument(
             "--endpoint",
             metavar="URL",
-            default=os.environ.get("FPGA_POOL_ENDPOINT", DEFAULT_ENDPOINT),
-            help="URL of the pool's API (FPGA_POOL_ENDPOINT; default: %(default)s)",
+            default=os.environ.get("FPGA_POOL_ENDPOINT"),
+            help="URL of the pool's API (FPGA_POOL_ENDPOINT; default: from the cloud's catalogue, without a cloud "
+            f"{DEFAULT_ENDPOINT})",
         )
-        parser.add_argument("--project", metavar="ID", default="demo", help="project that batches belong to")
-        parser.add_argument("--user", metavar="ID", default="demo", help="user that submits them")
+        parser.add_argument(
+            "--os-cloud",
+            metavar="NAME",
+            help="cloud in clouds.yaml to log in to (default: OS_CLOUD, or the OS_* variables of an openrc file)",
+        )
+        parser.add_argument(
+            "--project", metavar="ID", default="demo", help="project, where the pool does not authenticate"
+        )
+        parser.add_argument("--user", metavar="ID", default="demo", help="user, where the pool does not authenticate")
         return parser
 
     def configure_logging(self) -> None:
@@ -64,28 +73,28 @@ class PoolApp(App):
             for noisy in ("keystoneauth", "urllib3"):
                 logging.getLogger(noisy).setLevel(logging.ERROR)
 
-    def initialize_app(self, argv: list[str]) -> None:
-        """Make the client; nothing is sent yet."""
+    @property
+    def client(self) -> Client:
+        """The client, made when a command first asks for it: help needs no cloud."""
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> Client:
         options = self.options
-        self.client = Client(options.endpoint, project_id=options.project, user_id=options.user)
+        if options.os_cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL"):
+            return Client(options.endpoint, login=cloud_login(options.os_cloud))
+        return Client(options.endpoint, project_id=options.project, user_id=options.user)
 
     def clean_up(self, cmd: object, result: int, err: BaseException | None) -> None:
         """Remember what ended the command."""
         self._error = err
-        if self.client is not None:
-            self.client.close()
-
-    def interact(self) -> None:
-        """Ask for a command; there is no shell."""
-        self.parser.print_usage(self.stderr)
-        self.parser.exit(WRONG_USAGE, "fpga-pool: no command given; `fpga-pool help` lists the commands\n")
+        if self._client is not None:
+            self._client.close()
 
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""
-        try:
-            status = super().run(argv)
-        except SystemExit as exit_:
-            return exit_.code if isinstance(exit_.code, int) else 0
+        status = super().run(argv)
         return status if self._error is None else status_of(self._error)
 
 

@@ -79,7 +79,7 @@ class Cancel(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the end of each."""
-        cancelled = [self.client.cancel_pipeline(uuid) for uuid in parsed_args.pipelines]
+        cancelled = self.for_each(parsed_args.pipelines, self.client.cancel_pipeline)
         columns = ("uuid", "name", "state", "cancel_requested")
         return columns, [(one.uuid, one.name, str(one.state), one.cancel_requested) for one in cancelled]
 

@@ -94,7 +94,7 @@ class Cancel(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the end of each."""
-        cancelled = [self.client.cancel_task(uuid) for uuid in parsed_args.tasks]
+        cancelled = self.for_each(parsed_args.tasks, self.client.cancel_task)
         columns = ("uuid", "name", "state", "cancel_requested")
         return columns, [(task.uuid, task.name, str(task.state), task.cancel_requested) for task in cancelled]
 

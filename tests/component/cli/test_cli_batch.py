@@ -118,7 +118,7 @@ def test_interrupted_create_cancels_the_batch_and_says_so(create, pool, files, m
     answer = create(*files)
     (batch,) = pool.tx.batches()
     assert batch.cancel_requested
-    assert (answer.status, answer.err) == (1, f"fpga-pool: interrupted: batch {batch.uuid} is being cancelled\n")
+    assert (answer.status, answer.err) == (130, f"fpga-pool: interrupted: batch {batch.uuid} is being cancelled\n")
 
 
 @pytest.fixture

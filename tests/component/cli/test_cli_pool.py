@@ -1,4 +1,13 @@
+import errno
+import os
+from dataclasses import replace
+
 import pytest
+
+from fpga_pool.client import Client
+
+UNKNOWN = "00000000-0000-0000-0000-000000000001"
+LONG_NAME = "compute-rack12-007"
 
 
 def test_slot_list(run):
@@ -6,6 +15,11 @@ def test_slot_list(run):
     assert [row["name"] for row in rows] == ["node-1/card-0/r0", "node-2/card-0/r0"]
     assert rows[0]["reconfigurations"] == 0
     assert rows[0]["drain_requested"] is False
+
+
+def test_columns_of_a_list_may_be_chosen_from_all(run):
+    answer = run("slot", "list", "-c", "reconfigurations", "--sort-column", "uuid")
+    assert [line.strip("| ") for line in answer.out.splitlines() if "|" in line] == ["reconfigurations", "0", "0"]
 
 
 def test_slot_is_drained_by_name_and_resumed_by_uuid(run, pool):
@@ -65,3 +79,85 @@ def test_endpoint_comes_from_the_environment(commands, monkeypatch):
 
     monkeypatch.setenv("FPGA_POOL_ENDPOINT", "http://127.0.0.1:1234")
     assert PoolApp(commands).parser.parse_args([]).endpoint == "http://127.0.0.1:1234"
+
+
+@pytest.mark.parametrize("argv", [["slot", "drain", "--help"], ["help", "slot", "drain"]])
+def test_help_of_a_command_is_its_own(run, argv):
+    answer = run(*argv)
+    assert answer.status == 0
+    assert answer.out.startswith("usage: fpga-pool slot drain ")
+    assert "--reason" in answer.out
+
+
+def test_a_group_lists_its_commands(run):
+    answers = [run("slot", "--help"), run("help", "slot"), run("slot")]
+    # The group alone is no command.
+    assert [answer.status for answer in answers] == [0, 0, 2]
+    for answer in answers:
+        listed = [line.strip() for line in answer.out.splitlines() if line.startswith("  ")]
+        assert listed == ["slot drain", "slot list", "slot resume"]
+
+
+def test_help_needs_no_cloud(run, monkeypatch):
+    monkeypatch.setenv("OS_CLOUD", "nowhere")
+    assert [run(*argv).status for argv in (["--help"], ["slot", "list", "--help"], ["slot", "list"])] == [0, 0, 2]
+
+
+def test_a_list_of_hosts_fits_80_columns(run, pool, monkeypatch):
+    host = replace(
+        pool.tx.hosts()[0], name=LONG_NAME, egress_bps=100e9, ingress_bps=98.76e6, data_address="192.168.100.200"
+    )
+    monkeypatch.setattr(Client, "hosts", lambda self: [host])
+    assert_short_and_long(run, "host")
+
+
+def test_a_list_of_slots_fits_80_columns(run, pool, monkeypatch):
+    slot = replace(pool.tx.slots()[0], name=f"{LONG_NAME}/card-0/r0", function="optical_flow", reason="a loud fan " * 9)
+    monkeypatch.setattr(Client, "slots", lambda self: [slot])
+    assert_short_and_long(run, "slot")
+
+
+def assert_short_and_long(run, noun):
+    short, long, data = (run(noun, "list", *more) for more in ([], ["--long"], ["-f", "json"]))
+    assert max(map(len, short.out.splitlines())) <= 80
+    shown, shown_long = (
+        [word.strip() for word in out.split("\n")[1].strip("|").split("|")] for out in (short.out, long.out)
+    )
+    assert set(shown) < set(shown_long) == set(data.json[0])
+    assert shown[0] == "name"
+
+
+def test_a_command_of_several_goes_on_after_an_error_and_counts_them(run, client):
+    gangs = [client.create_gang(1, 60.0, 0.5).uuid for _ in range(2)]
+    answer = run("gang", "cancel", gangs[0], UNKNOWN, gangs[1], "-f", "json")
+    assert answer.status == 1
+    assert [row["uuid"] for row in answer.json] == gangs
+    assert answer.err == f"fpga-pool: no gang {UNKNOWN}\nfpga-pool: 1 of 3 failed\n"
+
+
+@pytest.mark.parametrize("noun", ["batch", "gang", "pipeline", "task"])
+def test_each_kind_of_work_is_cancelled_as_far_as_possible(run, noun):
+    answer = run(noun, "cancel", UNKNOWN, UNKNOWN, "-f", "json")
+    assert (answer.status, answer.json) == (1, [])
+    # To the pool, a pipeline is a batch whose jobs depend on each other.
+    kind = "batch" if noun == "pipeline" else noun
+    assert answer.err.splitlines() == [*2 * [f"fpga-pool: no {kind} {UNKNOWN}"], "fpga-pool: 2 of 2 failed"]
+
+
+def test_ctrl_c_ends_a_command_in_one_line(run, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "slots", interrupted)
+    answer = run("slot", "list")
+    assert (answer.status, answer.out, answer.err) == (130, "", "fpga-pool: interrupted\n")
+
+
+def test_an_error_of_the_system_is_one_line(run, monkeypatch):
+    def full(self):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some file")
+
+    monkeypatch.setattr(Client, "slots", full)
+    answer = run("slot", "list")
+    assert (answer.status, answer.out, answer.err) == (1, "", "fpga-pool: /tmp/some file: No space left on device\n")
+    assert "Traceback" in run("--debug", "slot", "list").err

@@ -228,3 +228,33 @@ def test_prepare_says_that_numba_is_missing(manage, monkeypatch):
     status, said, complaint = manage("prepare")
     assert (status, said) == (2, "")
     assert "numba is not installed" in complaint
+
+
+@pytest.mark.parametrize("words", [["host", "enroll", "--help"], ["help", "host", "enroll"]])
+def test_help_of_a_command_is_its_own(manage, words):
+    status, out, _ = manage(*words)
+    assert (status, out.partition(" [-h]")[0]) == (0, "usage: fpga-pool-manage host enroll")
+
+
+def test_a_group_lists_its_commands(manage):
+    answers = [manage("tier", "--help"), manage("tier")]
+    # The group alone is no command.
+    assert [status for status, _, _ in answers] == [0, 2]
+    for _, out, _ in answers:
+        assert [line.strip() for line in out.splitlines() if line.startswith("  ")] == ["tier list", "tier set"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "status", "complaint"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device", "/tmp/some file"), 1, "/tmp/some file: No space left on device"),
+        (TimeoutError("no answer"), 1, "no answer"),
+    ],
+)
+def test_what_interrupts_a_command_is_one_line(manage, monkeypatch, cause, status, complaint):
+    def fail(self):
+        raise cause
+
+    monkeypatch.setattr(Store, "schema_version", fail)
+    assert manage("db", "version") == (status, "", f"fpga-pool-manage: {complaint}\n")

@@ -1,0 +1,19 @@
+"""Login to the cloud that clouds.yaml or the OS_* variables describe, as all clients of OpenStack read them."""
+
+from fpga_pool.client.session import SERVICE_TYPE, Login
+from fpga_pool.model.exceptions import InvalidInput
+
+
+def cloud_login(name: str | None = None) -> Login:
+    """Return the login to the cloud of this name (None: OS_CLOUD, or the OS_* variables); nothing is sent yet."""
+    # Here, because it takes a moment that clients of an embedded pool need not wait.
+    from keystoneauth1 import exceptions as auth_errors
+    from openstack.config import OpenStackConfig
+    from openstack.exceptions import ConfigException
+
+    try:
+        cloud = OpenStackConfig(app_name="fpga_pool").get_one(cloud=name)
+        interface = cloud.get_interface(SERVICE_TYPE) or "public"
+        return Login(cloud.get_session(), interface, cloud.get_region_name(SERVICE_TYPE))
+    except (ConfigException, auth_errors.AuthPluginException) as error:
+        raise InvalidInput(f"the login to the cloud is not configured: {error}") from error

@@ -1,0 +1,1 @@
+"""The plug-in of `openstack`: `openstack fpga ...` has the commands of `fpga-pool`."""

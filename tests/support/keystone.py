@@ -1,0 +1,75 @@
+"""A Keystone of one user over HTTP, which answers as `keystoneauth1.fixture` says."""
+
+import contextlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from keystoneauth1 import fixture
+
+PASSWORD = "right"
+TOKEN = "the token of the user"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+    def do_GET(self):
+        self._answer(200, {"version": fixture.V3Discovery(f"http://{self.headers['Host']}/v3")})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if asked["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
+            self._answer(401, {"error": {"code": 401, "message": "wrong password", "title": "Unauthorized"}})
+            return
+        self._answer(201, self.server.keystone.token(), {"X-Subject-Token": TOKEN})
+
+    def _answer(self, status, body, headers=None):
+        self.send_response(status)
+        data = json.dumps(body).encode()
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class Keystone:
+    """Issues TOKEN, of an administrator, for PASSWORD; `catalogue` maps types of services to their public URLs."""
+
+    def __init__(self, url):
+        self.catalogue = {}
+        #: How the user logs in, as clouds.yaml has it.
+        self.account = {
+            "auth_url": f"{url}/v3",
+            "username": "user",
+            "password": PASSWORD,
+            "project_name": "project",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+
+    def token(self):
+        """Return what Keystone says of the token."""
+        token = fixture.V3Token()
+        token.set_project_scope(id="a" * 32)
+        for role in ("reader", "member", "manager", "admin"):
+            token.add_role(name=role)
+        for service, url in self.catalogue.items():
+            token.add_service(service).add_standard_endpoints(public=url, region="RegionOne")
+        return token
+
+
+@contextlib.contextmanager
+def running_keystone():
+    """Serve a Keystone on a free port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.keystone = Keystone(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=[0.05])
+    thread.start()
+    try:
+        yield server.keystone
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
