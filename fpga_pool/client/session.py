@@ -151,6 +151,9 @@ class ApiSession:
         return self._content(response)
 
     def _silence(self, error: Exception) -> str:
+        if self._http is None:
+            # Keystone or the pool: keystoneauth names the address first, then the cause.
+            return str(error).partition(": ")[0]
         if isinstance(error, ksa.ConnectTimeout):
             return f"the pool's API at {self.endpoint} did not respond within {self._timeout_s:g} s"
         return f"no pool responds at {self.endpoint}: is fpga-pool-standalone running there?"

@@ -7,7 +7,7 @@ from keystoneauth1.identity import v3
 from fpga_pool.client import Client
 from fpga_pool.client.cloud import cloud_login
 from fpga_pool.client.session import SERVICE_TYPE, Login
-from fpga_pool.model.exceptions import InvalidInput, TokenRequired
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable, TokenRequired
 
 
 @pytest.fixture
@@ -32,6 +32,18 @@ def test_a_given_endpoint_has_precedence_over_the_catalogue(cloud, login):
 
 def test_without_a_login_a_pool_that_authenticates_requires_a_token(cloud):
     with Client(cloud.catalogue[SERVICE_TYPE]) as client, pytest.raises(TokenRequired):
+        client.hosts()
+
+
+@pytest.mark.parametrize(
+    ("changes", "catalogue"), [({"auth_url": "http://127.0.0.1:9/v3"}, {}), ({}, {SERVICE_TYPE: "http://127.0.0.1:9"})]
+)
+def test_what_does_not_respond_is_named(keystone, login, changes, catalogue):
+    keystone.catalogue.update(catalogue)
+    refused = pytest.raises(
+        ServiceUnavailable, match=r"Unable to establish connection to http://127.0.0.1:9/v[13][a-z/]*$"
+    )
+    with Client(login=login(**changes), connect_retries=0) as client, refused:
         client.hosts()
 
 
