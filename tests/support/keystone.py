@@ -3,7 +3,9 @@
 import contextlib
 import json
 import threading
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from keystoneauth1 import fixture
 
@@ -12,20 +14,22 @@ TOKEN = "the token of the user"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def log_message(self, *words):
+    server: "_Server"
+
+    def log_message(self, *words: Any) -> None:
         pass
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self._answer(200, {"version": fixture.V3Discovery(f"http://{self.headers['Host']}/v3")})
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if asked["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
             self._answer(401, {"error": {"code": 401, "message": "wrong password", "title": "Unauthorized"}})
             return
         self._answer(201, self.server.keystone.token(), {"X-Subject-Token": TOKEN})
 
-    def _answer(self, status, body, headers=None):
+    def _answer(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
         data = json.dumps(body).encode()
         for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
@@ -37,8 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
 class Keystone:
     """Issues TOKEN, of an administrator, for PASSWORD; `catalogue` maps types of services to their public URLs."""
 
-    def __init__(self, url):
-        self.catalogue = {}
+    def __init__(self, url: str) -> None:
+        self.catalogue: dict[str, str] = {}
         #: How the user logs in, as clouds.yaml has it.
         self.account = {
             "auth_url": f"{url}/v3",
@@ -49,7 +53,7 @@ class Keystone:
             "project_domain_id": "default",
         }
 
-    def token(self):
+    def token(self) -> fixture.V3Token:
         """Return what Keystone says of the token."""
         token = fixture.V3Token()
         token.set_project_scope(id="a" * 32)
@@ -60,11 +64,16 @@ class Keystone:
         return token
 
 
+class _Server(ThreadingHTTPServer):
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        super().__init__(address, handler)
+        self.keystone = Keystone(f"http://127.0.0.1:{self.server_port}")
+
+
 @contextlib.contextmanager
-def running_keystone():
+def running_keystone() -> Iterator[Keystone]:
     """Serve a Keystone on a free port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.keystone = Keystone(f"http://127.0.0.1:{server.server_port}")
+    server = _Server(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever, args=[0.05])
     thread.start()
     try:
