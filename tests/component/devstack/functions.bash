@@ -18,6 +18,7 @@ iniset_multiline() {
 
 iniget() { sed -n "s/^$3 = //p" "$1" | tail -n 1; }
 iniset_rpc_backend() { iniset "$2" "$3" transport_url "$(get_transport_url "$4")"; }
+configure_keystone_authtoken_middleware() { iniset "$1" "${3:-keystone_authtoken}" username "$2"; }
 configure_keystoneauth() { iniset "$1" "$3" auth_type password; }
 get_transport_url() { echo "rabbit://stackrabbit:secret@127.0.0.1:5672/$1"; }
 get_notification_url() { get_transport_url; }
