@@ -5,9 +5,11 @@ are free.  So the filter lists such a host again, with one of its other candidat
 all hosts, so that alternates are other hosts where there are any.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, zip_longest
 from typing import Any
+
+from fpga_pool.nova_plugin.candidates import Candidate, slots_of
 
 #: Hosts and further attempts together: where so many hosts pass, there is no need for more.
 _ENOUGH = 64
@@ -38,6 +40,16 @@ def further_attempts(hosts: Sequence[Any]) -> list[FurtherAttempt]:
     """Return further attempts on hosts whose candidates are in order, the next best of each host first."""
     if len(hosts) >= _ENOUGH:
         return []
-    by_host = ([FurtherAttempt(host, [other]) for other in host.allocation_candidates[1:]] for host in hosts)
+    by_host = ([FurtherAttempt(host, [other]) for other in _others(host.allocation_candidates)] for host in hosts)
     attempts = (attempt for attempt in chain.from_iterable(zip_longest(*by_host)) if attempt is not None)
     return list(islice(attempts, _ENOUGH - len(hosts)))
+
+
+def _others(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates that take other slots than those before them; the same slots would be refused again."""
+    seen: set[frozenset[tuple[str, int]]] = set()
+    for candidate in candidates:
+        slots = frozenset(slots_of(candidate))
+        if seen and slots not in seen:
+            yield candidate
+        seen.add(slots)
