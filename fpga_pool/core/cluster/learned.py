@@ -1,5 +1,6 @@
 """The policy `learned`: ECT, corrected by the scorer, within guard rails."""
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -44,7 +45,9 @@ class Learned(Ect):
 
     def learner(self, rng: np.random.Generator) -> Self:
         """Return this policy with a guard of its own."""
-        return type(self)(self._params, self._network)
+        mine = copy(self)
+        mine._guard = Guard() if self._params.guard else None  # noqa: SLF001 - of the same class
+        return mine
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
         nodes = view.candidates()
