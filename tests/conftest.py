@@ -48,16 +48,16 @@ LONG = (
     "functional/tc/test_rates.py",
     "functional/test_testbed.py",
 )
-#: Functional tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
+#: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
-    "compute/test_live_gangs.py",
-    "compute/test_tiers.py",
-    "compute/test_tier_shares.py",
-    "tc/test_changed_plan.py",
-    "tc/test_rates.py",
-    "test_replanning.py",
-    "test_shaping.py",
-    "test_testbed.py",
+    "functional/compute/test_live_gangs.py",
+    "functional/compute/test_tiers.py",
+    "functional/compute/test_tier_shares.py",
+    "functional/tc/test_changed_plan.py",
+    "functional/tc/test_rates.py",
+    "functional/test_replanning.py",
+    "functional/test_shaping.py",
+    "functional/test_testbed.py",
 )
 #: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.
 SENSITIVE: dict[str, str] = {}
@@ -67,10 +67,19 @@ def pytest_addoption(parser):
     parser.addoption(
         "--long", action="store_true", help="also run the tests marked long, and more examples of every property"
     )
+    parser.addoption("--traces", type=int, help="random traces of each parity test")
 
 
 def pytest_configure(config):
     settings.load_profile("long" if config.getoption("long") else "quick")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Import no file whose tests `-m` deselects as a whole: a run of the quiet ones would import hundreds in vain."""
+    if collection_path.suffix == ".py" and config.option.markexpr in ("quiet", "not quiet"):
+        quiet = collection_path.relative_to(TESTS).as_posix() in QUIET
+        return True if quiet != (config.option.markexpr == "quiet") else None
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,8 +87,7 @@ def pytest_collection_modifyitems(config, items):
     """Mark tests by their files, deselect long ones, and put the others into the order of ORDER."""
     for item in items:
         path = item.path.relative_to(TESTS)
-        kind, rest = path.parts[0], path.relative_to(path.parts[0]).as_posix()
-        if kind == "functional" and rest in QUIET:
+        if path.as_posix() in QUIET:
             item.add_marker(pytest.mark.quiet)
         if path.as_posix().startswith(LONG):
             item.add_marker(pytest.mark.long)

@@ -1,4 +1,4 @@
-"""RabbitMQ ends, and comes back after a minute."""
+"""RabbitMQ ends, and comes back later than a host or a scheduler may be silent (conftest.OPTIONS)."""
 
 import time
 
@@ -17,7 +17,7 @@ def scene(run_pool, broker, mariadb):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("end", "away_s"), [("stop", 60), ("kill", 10)])
+@pytest.mark.parametrize(("end", "away_s"), [("stop", 20), ("kill", 10)])
 def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, refusal, end, away_s):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=3.0)

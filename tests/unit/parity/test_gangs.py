@@ -9,10 +9,9 @@ from fpga_pool.core.gangs.progress import ProgressParams, draw_shares
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage, Trace
 
-from . import TRACES
 from .gang_pool import LivePool
 
-#: The traces of the long run take minutes.
+#: Hundreds of traces take minutes.
 pytestmark = pytest.mark.timeout(1800)
 
 MIGRATION_S = 20.0
@@ -76,9 +75,9 @@ def random_faults(rng, hosts, per_host, trace):
 
 
 @pytest.mark.parametrize("name", [*policy_names("gang"), *OPTIONS])
-def test_the_fast_simulator_decides_as_the_live_rules_do(name):
+def test_the_fast_simulator_decides_as_the_live_rules_do(name, traces):
     kinds = set()
-    for seed in range(TRACES):
+    for seed in range(traces):
         hosts, per_host, gangs, trace, shares, faults = random_trace(seed)
         fast = Watched(policy_as("gang", name))
         simulate(hosts * per_host, trace, gangs, shares, fast, migration_s=MIGRATION_S, faults=faults)

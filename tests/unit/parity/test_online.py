@@ -14,10 +14,9 @@ from fpga_pool.sim.benefit.live import PoolRules
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
-from . import TRACES
 from .online_pool import LivePool, host_name
 
-#: The traces of the long run take minutes.
+#: Hundreds of traces take minutes.
 pytestmark = pytest.mark.timeout(1800)
 
 #: Beside what a policy does by default, what its parameters can have it do.
@@ -142,9 +141,9 @@ def difference(name, case):
 
 
 @pytest.mark.parametrize("name", [*policy_names("online"), *OPTIONS])
-def test_the_fast_simulator_decides_as_the_live_rules_do(name):
+def test_the_fast_simulator_decides_as_the_live_rules_do(name, traces):
     kinds = set()
-    for seed in range(TRACES):
+    for seed in range(traces):
         found, _, decisions = difference(name, random_case(seed))
         assert found is None, f"seed {seed}"
         kinds |= {what for decision in decisions for what, _, _ in decision.moves}

@@ -3,7 +3,7 @@
 The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
 slots became idle, may only choose among slots that are alike.
 
-    pytest --long tests/unit/parity/test_online_views.py
+    pytest --traces 200 tests/unit/parity/test_online_views.py
 
 Listed difference: of slots that could be taken from jobs of one function, on cards with the same DMA left, a policy
 looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
@@ -21,9 +21,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
-from . import TRACES
-
-#: The traces of the long run take minutes.
+#: Hundreds of traces take minutes.
 pytestmark = pytest.mark.timeout(1800)
 
 JOBS, FUNCTIONS = 120, 4
@@ -114,13 +112,13 @@ class Compared:
 
 
 @pytest.mark.parametrize("name", policy_names("online"))
-def test_no_decision_differs(name):
+def test_no_decision_differs(name, traces):
     decisions, differences = 0, []
-    for seed in range(TRACES):
+    for seed in range(traces):
         pool, trace = random_case(seed)
         compared = Compared(load_policy("online", name))
         simulate(pool, trace, compared, tenant_share=(1.0, 0.5)[seed % 2])
         decisions += compared.decisions
         differences += [(seed, *difference) for difference in compared.differences]
     assert differences == []
-    assert decisions > TRACES * JOBS / 2
+    assert decisions > traces * JOBS / 2

@@ -1,6 +1,6 @@
 """The simulator of tasks and the live rules: every decision compared, which task, when, in which shape and where.
 
-    pytest --long tests/unit/parity/test_tasks.py
+    pytest --traces 200 tests/unit/parity/test_tasks.py
 
 Listed differences:
 
@@ -20,10 +20,9 @@ from fpga_pool.core.policy import Searching
 from fpga_pool.sim.lattice import simulator
 from fpga_pool.sim.lattice.simulator import Outage
 
-from . import TRACES
 from .task_pool import RecordedRun, differences
 
-#: The traces of the long run take minutes.
+#: Hundreds of traces take minutes.
 pytestmark = pytest.mark.timeout(1800)
 
 FUNCTIONS = ("f0", "f1", "f2")
@@ -90,12 +89,11 @@ def loaded_policy(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.timeout(600)  # 200 traces with --long
-def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch):
+def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch, traces):
     monkeypatch.setattr(simulator, "_Run", RecordedRun)
     policy = loaded_policy(name)
     begun = lost = malleable = 0
-    for seed in range(TRACES):
+    for seed in range(traces):
         rng = np.random.default_rng([seed, 17])
         problem, outages, loads = trace(rng)
         patience_s = float(rng.choice([np.inf, 60.0, 15.0, 3.0]))
@@ -107,7 +105,7 @@ def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch
         begun += count
         lost += count - problem.tasks
         malleable += not problem.rigid
-    print(f"{name}: {TRACES} traces, {begun} decisions alike, {lost} runs lost to faults")
+    print(f"{name}: {traces} traces, {begun} decisions alike, {lost} runs lost to faults")
     # The traces show what is to be compared.
     assert lost > 0
-    assert malleable > TRACES // 2
+    assert malleable > traces // 2
