@@ -5,11 +5,12 @@ from typing import Annotated
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
-from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text, text
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Text, text
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Slot
+from fpga_pool.model.rules.shared.admission import WorkRequest, as_stored, check_function, check_input, owned
 from fpga_pool.model.rules.shared.changes import change_job
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
@@ -26,13 +27,9 @@ class JobRequest(Message, frozen=True, kw_only=True):
     input_bytes: ByteCount
 
 
-class BatchRequest(Message, frozen=True, kw_only=True):
+class BatchRequest(WorkRequest, frozen=True, kw_only=True):
     """A batch as a tenant asks for it; an empty policy is the operator's default."""
 
-    uuid: ChosenUuid
-    project_id: Internal[str]
-    user_id: Internal[str]
-    name: Text = ""
     policy: Annotated[str, text(64)] = ""
     jobs: tuple[JobRequest, ...]
 
@@ -51,43 +48,13 @@ def create_batch(
 
     """
     hosts, slots = tx.hosts(), tx.slots()
-    check_batch(request, hosts, slots, catalogue, settings)
+    check_batch(request.jobs, hosts, slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
-    batch, jobs = as_stored(request, places, now_s)
+    batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
     tx.add(batch, *jobs)
     return batch
-
-
-def as_stored(request: BatchRequest, shards: Sequence[str], now_s: float) -> tuple[Batch, list[Job]]:
-    """Return a batch and its jobs as they are stored; each job belongs to its own of `shards`."""
-    batch = Batch(
-        uuid=request.uuid,
-        project_id=request.project_id,
-        user_id=request.user_id,
-        name=request.name,
-        policy=request.policy,
-        created_at=now_s,
-        jobs=len(request.jobs),
-    )
-    jobs = [
-        Job(
-            uuid=job.uuid,
-            batch_uuid=batch.uuid,
-            project_id=batch.project_id,
-            user_id=batch.user_id,
-            index=index,
-            name=job.name,
-            function=job.function,
-            requester=job.requester,
-            input_bytes=job.input_bytes,
-            created_at=now_s,
-            shard=shard,
-        )
-        for index, (job, shard) in enumerate(zip(request.jobs, shards, strict=True))
-    ]
-    return batch, jobs
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:
@@ -97,7 +64,7 @@ def _work(job: JobRequest, catalogue: Catalogue) -> Work:
 
 
 def check_batch(
-    request: BatchRequest,
+    jobs: Sequence[JobRequest],
     hosts: Sequence[Host],
     slots: Sequence[Slot],
     catalogue: Catalogue,
@@ -105,61 +72,33 @@ def check_batch(
     *,
     each: str = "jobs",
 ) -> None:
-    """Raise InvalidInput, or a subclass, if a batch cannot be accepted.
+    """Raise InvalidInput, or a subclass, if a batch of these jobs cannot be accepted.
 
-    Messages call its list of jobs `each`; those of a task (`shares`) have one function.
+    Messages call the list of jobs `each`; those of a task (`shares`) have one function.
     """
-    if not request.jobs:
+    if not jobs:
         raise InvalidInput("jobs: a batch needs at least one job")
-    if len(request.jobs) > settings.max_batch_jobs:
+    if len(jobs) > settings.max_batch_jobs:
         raise InvalidInput(
-            f"jobs: {len(request.jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split the "
-            "batch"
+            f"jobs: {len(jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split the batch"
         )
     requesters = {host.name for host in hosts}
     seen: set[str] = set()
     fitting: set[str] = set()
-    for index, job in enumerate(request.jobs):
+    for index, job in enumerate(jobs):
         where = f"{each}[{index}]"
         if job.uuid in seen:
             raise InvalidInput(f"{where}.uuid: {job.uuid} is given twice in this batch")
         seen.add(job.uuid)
-        if not 0 <= job.input_bytes <= settings.max_input_bytes:
-            raise InvalidInput(
-                f"{where}.input_bytes: {job.input_bytes} is not between 0 and {settings.max_input_bytes}"
-            )
-        if job.requester not in requesters:
-            raise UnknownRequester(
-                f"{where}.requester: no host {job.requester!r} in the pool; known: {some(requesters)}"
-            )
+        check_input(job, where, requesters, settings)
         if job.function not in fitting:
             check_function(job.function, f"{where}.function" if each == "jobs" else "function", catalogue, slots)
             fitting.add(job.function)
 
 
-def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
-    """Raise InvalidInput, or a subclass, unless a slot of the pool can hold a function; messages say `where` it is."""
-    if name not in catalogue.functions:
-        raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {some(catalogue.functions)}")
-    # Without a time model a function can be simulated, not planned.
-    boards = catalogue.functions[name].fpga_time
-    if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
-        wanted = ", ".join(catalogue.functions[name].slot_kinds)
-        raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it requires a slot of kind {wanted})")
-
-
-def some(names: object) -> str:
-    """Return some of the names there are, for a message."""
-    known = sorted(names)  # type: ignore[call-overload]
-    return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
-
-
 def owned_batch(tx: Transaction, uuid: str, project_id: str) -> Batch:
-    """Return a batch of this project; another project's looks as if it did not exist."""
-    batch = tx.batch(uuid)
-    if batch.project_id != project_id:
-        raise NotFound(f"no batch {uuid}")
-    return batch
+    """Return a batch of this project (`owned`)."""
+    return owned(tx.batch(uuid), project_id, "batch")
 
 
 def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Batch:

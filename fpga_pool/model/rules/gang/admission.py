@@ -8,13 +8,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from fpga_pool.core.gangs.gangs import predicted
-from fpga_pool.model.codec import Message
-from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.fields import ChosenUuid, Internal, Seconds, Text, text
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import Seconds, text
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
+from fpga_pool.model.rules.shared.admission import WorkRequest, emptiest, owned
 from fpga_pool.model.transaction import Transaction
 
 #: Longest run time that may be requested: of gangs without an end no reservation could be made.
@@ -22,13 +22,9 @@ LONGEST_S = 3.2e7
 _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
-class GangRequest(Message, frozen=True, kw_only=True):
-    """A gang as a tenant asks for it; the uuid is chosen by the client."""
+class GangRequest(WorkRequest, frozen=True, kw_only=True):
+    """A gang as a tenant asks for it."""
 
-    uuid: ChosenUuid
-    project_id: Internal[str]
-    user_id: Internal[str]
-    name: Text = ""
     processes: Annotated[int, Meta(ge=1, le=100_000, description="a number of processes")]
     runtime_s: Seconds
     cpu_usage: Annotated[float, Meta(gt=0, le=1, description="a share of a processor, above 0 and 1 at most")]
@@ -107,15 +103,12 @@ def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang
     asked_s: Counter[str] = Counter()
     for gang in gangs:
         asked_s[gang.shard] += int(gang.processes * gang.runtime_s)
-    return min((name for name in size if size[name] >= width), key=lambda name: (asked_s[name] / size[name], name))
+    return emptiest((shard for shard in size if size[shard] >= width), asked_s, size)
 
 
 def owned_gang(tx: Transaction, uuid: str, project_id: str) -> Gang:
-    """Return a gang of this project; another project's looks as if it did not exist."""
-    gang = tx.gang(uuid)
-    if gang.project_id != project_id:
-        raise NotFound(f"no gang {uuid}")
-    return gang
+    """Return a gang of this project (`owned`)."""
+    return owned(tx.gang(uuid), project_id, "gang")
 
 
 def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Gang:

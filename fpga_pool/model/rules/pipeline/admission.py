@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated
 
@@ -9,10 +10,18 @@ from msgspec import Meta
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
-from fpga_pool.model.exceptions import InvalidInput, NotFound, UnknownRequester
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text
-from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Job, Slot
-from fpga_pool.model.rules.batch.admission import check_function, some
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
+from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
+from fpga_pool.model.rules.shared.admission import (
+    WorkRequest,
+    as_stored,
+    check_function,
+    check_input,
+    emptiest,
+    owned,
+    some,
+)
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -35,13 +44,9 @@ class SubtaskRequest(Message, frozen=True, kw_only=True):
     input_bytes: ByteCount = 0
 
 
-class PipelineRequest(Message, frozen=True, kw_only=True):
+class PipelineRequest(WorkRequest, frozen=True, kw_only=True):
     """A pipeline as a tenant asks for it; the subtasks in any order."""
 
-    uuid: ChosenUuid
-    project_id: Internal[str]
-    user_id: Internal[str]
-    name: Text = ""
     subtasks: Annotated[tuple[SubtaskRequest, ...], Meta(min_length=1, description="a list of 1 subtask or more")]
 
 
@@ -69,32 +74,14 @@ def create_pipeline(
             check_function(subtask.function, f"{where}.function", catalogue, slots)
     shard = _shard_for({subtask.function for subtask in order}, slots, catalogue, tx.jobs_by_shard())
     uuids = {subtask.name: subtask.uuid for subtask in order}
-    batch = Batch(
-        uuid=request.uuid,
-        project_id=request.project_id,
-        user_id=request.user_id,
-        name=request.name,
-        policy=PIPELINE_POLICY,
-        created_at=now_s,
-        jobs=len(order),
-    )
+    batch, jobs = as_stored(request, PIPELINE_POLICY, order, [shard] * len(order), now_s)
     jobs = [
-        Job(
-            uuid=subtask.uuid,
-            batch_uuid=batch.uuid,
-            project_id=batch.project_id,
-            user_id=batch.user_id,
-            index=index,
-            name=subtask.name,
-            function=subtask.function,
-            requester=subtask.requester,
-            input_bytes=subtask.input_bytes,
-            created_at=now_s,
+        replace(
+            job,
             predecessors=tuple(uuids[name] for name in subtask.after),
             reason=f"waits for {', '.join(subtask.after)}" if subtask.after else "",
-            shard=shard,
         )
-        for index, subtask in enumerate(order)
+        for job, subtask in zip(jobs, order, strict=True)
     ]
     tx.add(batch, *jobs)
     return batch
@@ -128,18 +115,10 @@ def _in_order(subtasks: Sequence[SubtaskRequest]) -> list[SubtaskRequest]:
 
 
 def _check_input(subtask: SubtaskRequest, where: str, requesters: set[str], settings: PoolSettings) -> None:
-    if subtask.after:
-        if subtask.requester or subtask.input_bytes:
-            raise InvalidInput(f"{where}: a subtask with predecessors has no requester and no input_bytes of its own")
-        return
-    if subtask.requester not in requesters:
-        raise UnknownRequester(
-            f"{where}.requester: no host {subtask.requester!r} in the pool; known: {some(requesters)}"
-        )
-    if not 0 <= subtask.input_bytes <= settings.max_input_bytes:
-        raise InvalidInput(
-            f"{where}.input_bytes: {subtask.input_bytes} is not between 0 and {settings.max_input_bytes}"
-        )
+    if not subtask.after:
+        check_input(subtask, where, requesters, settings)
+    elif subtask.requester or subtask.input_bytes:
+        raise InvalidInput(f"{where}: a subtask with predecessors has no requester and no input_bytes of its own")
 
 
 def _fits_cpu(name: str, slots: Sequence[Slot], catalogue: Catalogue) -> bool:
@@ -159,19 +138,21 @@ def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue,
     of_shard: dict[str, list[Slot]] = {}
     for slot in slots:
         of_shard.setdefault(slot.shard, []).append(slot)
+    if not of_shard:
+        return DEFAULT_SHARD
     able = [
         shard
         for shard, members in of_shard.items()
         if all(any(_fits(name, slot, catalogue) for slot in members) for name in functions)
     ]
-    if not able and of_shard:
+    if not able:
         raise InvalidInput(f"subtasks: no shard of the pool can compute all of {', '.join(sorted(functions))}")
-    return min(able, key=lambda shard: (jobs.get(shard, 0) / len(of_shard[shard]), shard), default=DEFAULT_SHARD)
+    return emptiest(able, jobs, {shard: len(members) for shard, members in of_shard.items()})
 
 
 def owned_pipeline(tx: Transaction, uuid: str, project_id: str) -> Batch:
-    """Return a pipeline of this project; another project's looks as if it did not exist."""
-    batch = tx.batch(uuid)
-    if batch.project_id != project_id or batch.policy != PIPELINE_POLICY:
+    """Return a pipeline of this project (`owned`)."""
+    batch = owned(tx.batch(uuid), project_id, "pipeline")
+    if batch.policy != PIPELINE_POLICY:
         raise NotFound(f"no pipeline {uuid}")
     return batch

@@ -9,20 +9,14 @@ from msgspec import Meta
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
-from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text
+from fpga_pool.model.exceptions import InvalidInput, NoSlotFits
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.objects.pool import Slot
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
-from fpga_pool.model.rules.batch.admission import (
-    BatchRequest,
-    JobRequest,
-    as_stored,
-    cancel_batch,
-    cancel_jobs,
-    check_batch,
-)
+from fpga_pool.model.rules.batch.admission import JobRequest, cancel_batch, cancel_jobs, check_batch
+from fpga_pool.model.rules.shared.admission import WorkRequest, as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
@@ -38,13 +32,9 @@ class ShareRequest(Message, frozen=True, kw_only=True):
     input_bytes: ByteCount
 
 
-class TaskRequest(Message, frozen=True, kw_only=True):
+class TaskRequest(WorkRequest, frozen=True, kw_only=True):
     """A task as a tenant asks for it; the uuids are chosen by the client."""
 
-    uuid: ChosenUuid
-    project_id: Internal[str]
-    user_id: Internal[str]
-    name: Text = ""
     function: Text
     topology: Annotated[Topology, Meta(description="any, line or ring")] = Topology.ANY
     #: In the order in which their slots follow each other on a line or ring.
@@ -75,9 +65,18 @@ def create_task(
     if not 1 <= count <= MOST_SLOTS:
         raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, found {count}")
     _check_shapes(request.shapes, count)
-    asked = _as_batch(request)
+    requested = [
+        JobRequest(
+            uuid=share.uuid,
+            name=share.name,
+            function=request.function,
+            requester=share.requester,
+            input_bytes=share.input_bytes,
+        )
+        for share in request.shares
+    ]
     slots = tx.slots()
-    check_batch(asked, tx.hosts(), slots, catalogue, settings, each="shares")
+    check_batch(requested, tx.hosts(), slots, catalogue, settings, each="shares")
     shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
     task = Task(
         uuid=request.uuid,
@@ -93,7 +92,7 @@ def create_task(
         created_at=now_s,
         shard=shard,
     )
-    batch, jobs = as_stored(asked, [shard] * count, now_s)
+    batch, jobs = as_stored(request, TASK_POLICY, requested, [shard] * count, now_s)
     tx.add(batch, *jobs, task)
     return task
 
@@ -110,26 +109,6 @@ def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
         raise InvalidInput("shapes: expected different numbers of slots")
 
 
-def _as_batch(request: TaskRequest) -> BatchRequest:
-    return BatchRequest(
-        uuid=request.uuid,
-        project_id=request.project_id,
-        user_id=request.user_id,
-        name=request.name,
-        policy=TASK_POLICY,
-        jobs=tuple(
-            JobRequest(
-                uuid=share.uuid,
-                name=share.name,
-                function=request.function,
-                requester=share.requester,
-                input_bytes=share.input_bytes,
-            )
-            for share in request.shares
-        ),
-    )
-
-
 def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
     """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
     counts, topology = sorted(shape.slots for shape in request.shapes) or [len(request.shares)], request.topology
@@ -142,16 +121,12 @@ def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue
             f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for "
             f"{request.function}{wish}; at most {most} exist"
         )
-    size = Counter(slot.shard for slot in slots)
-    return min(able, key=lambda shard: (jobs.get(shard, 0) / size[shard], shard))
+    return emptiest(able, jobs, Counter(slot.shard for slot in slots))
 
 
 def owned_task(tx: Transaction, uuid: str, project_id: str) -> Task:
-    """Return a task of this project; another project's looks as if it did not exist."""
-    task = tx.task(uuid)
-    if task.project_id != project_id:
-        raise NotFound(f"no task {uuid}")
-    return task
+    """Return a task of this project (`owned`)."""
+    return owned(tx.task(uuid), project_id, "task")
 
 
 def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Task:
