@@ -4,20 +4,8 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from fpga_pool.conf import (
-    agent,
-    api,
-    catalogue,
-    notifications,
-    runner_nova,
-    runner_simulated,
-    runners,
-    scheduler,
-    simulated,
-    standalone,
-    tc,
-    tiers,
-)
+from fpga_pool.conf import agent, api, catalogue, notifications, scheduler, standalone
+from fpga_pool.conf.drivers import runner_libvirt, runner_nova, runner_simulated, simulated, tc, tiers
 from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
@@ -30,7 +18,7 @@ GROUPS: tuple[ModuleType, ...] = (
     simulated,
     tc,
     tiers,
-    runners,
+    runner_libvirt,
     runner_nova,
     runner_simulated,
     standalone,

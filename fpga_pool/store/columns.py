@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from fpga_pool.model.rules.shared.columns import PoolColumns, already_sent
-from fpga_pool.store.models import HostRow, LeaseRow, ShardRow, SlotRow
+from fpga_pool.store.tables.models import HostRow, LeaseRow, ShardRow, SlotRow
 
 _HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
 

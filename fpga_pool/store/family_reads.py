@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Select, bindparam
 
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
-from fpga_pool.store.mapping import table
 from fpga_pool.store.statements import all_of
+from fpga_pool.store.tables.mapping import table
 
 ValueT = TypeVar("ValueT")
 

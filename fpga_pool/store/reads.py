@@ -27,7 +27,6 @@ from fpga_pool.model.objects.pool import (
 )
 from fpga_pool.model.transaction import PolicyMemory
 from fpga_pool.store.family_reads import GangReads, TaskReads
-from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
     active_jobs,
     all_hosts,
@@ -58,6 +57,7 @@ from fpga_pool.store.statements import (
     slots_with_jobs,
     time_models,
 )
+from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table
 
 ValueT = TypeVar("ValueT")
 

@@ -6,9 +6,9 @@ from sqlalchemy import delete, select
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.store.engine import translated
-from fpga_pool.store.family_models import ProcessorRow, ProcessRow
-from fpga_pool.store.models import CommandRow, HostRow, LeaseRow, SlotRow
 from fpga_pool.store.store import Store
+from fpga_pool.store.tables.families import ProcessorRow, ProcessRow
+from fpga_pool.store.tables.models import CommandRow, HostRow, LeaseRow, SlotRow
 
 
 def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:

@@ -25,8 +25,8 @@ from sqlalchemy import (
 
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
-from fpga_pool.store.mapping import PLACES, columns, table
-from fpga_pool.store.models import TimeModelRow
+from fpga_pool.store.tables.mapping import PLACES, columns, table
+from fpga_pool.store.tables.models import TimeModelRow
 
 
 @cache

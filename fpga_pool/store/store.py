@@ -19,10 +19,10 @@ from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
 from fpga_pool.store.engine import translated
-from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
-from fpga_pool.store.models import EnrolmentRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
+from fpga_pool.store.tables.mapping import called, from_columns, from_row, to_columns
+from fpga_pool.store.tables.models import EnrolmentRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
 from fpga_pool.store.writes import insertion, removal
 

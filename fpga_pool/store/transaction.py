@@ -17,10 +17,10 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Ru
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
-from fpga_pool.store.mapping import PLACES, called, to_columns
-from fpga_pool.store.models import CommandRow, RunRow
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
+from fpga_pool.store.tables.mapping import PLACES, called, to_columns
+from fpga_pool.store.tables.models import CommandRow, RunRow
 from fpga_pool.store.writes import bulk_change, change, given_in, insertion
 
 #: How many rows the driver is given at once; it may send them in several packets.

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
-from fpga_pool.store.mapping import PLACES, table
+from fpga_pool.store.tables.mapping import PLACES, table
 
 
 @cache

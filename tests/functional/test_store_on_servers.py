@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from fpga_pool.store.models import Base
+from fpga_pool.store.tables.models import Base
 
 COMPONENT_TESTS = Path(__file__).parents[1] / "component" / "store"
 PORTABLE = (

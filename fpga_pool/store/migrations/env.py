@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from fpga_pool.store.models import Base
+from fpga_pool.store.tables.models import Base
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
 with context.begin_transaction():

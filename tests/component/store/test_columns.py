@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.pool import LeaseKind, LeaseState, SlotState
-from fpga_pool.store.models import SlotRow
+from fpga_pool.store.tables.models import SlotRow
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import fpga_pool
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.values import field_names
 from fpga_pool.store import Store
-from fpga_pool.store.mapping import PLACES
-from fpga_pool.store.models import Base
+from fpga_pool.store.tables.mapping import PLACES
+from fpga_pool.store.tables.models import Base
 
 
 @pytest.fixture(params=["sqlite"])

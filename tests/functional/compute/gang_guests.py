@@ -12,7 +12,8 @@ from pathlib import Path
 import libvirt
 from oslo_config import cfg
 
-from fpga_pool.conf import agent, runners, tiers
+from fpga_pool.conf import agent
+from fpga_pool.conf.drivers import runner_libvirt, tiers
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.libvirt import LibvirtRunner
 from fpga_pool.drivers.tiers.domain import PROCESS_URI
@@ -106,7 +107,7 @@ class GangHost:
     def new_runner(self, clock=time.time):
         """A runner as an agent has it that has just started."""
         conf = cfg.ConfigOpts()
-        for module in (agent, runners, tiers):
+        for module in (agent, runner_libvirt, tiers):
             conf.register_opts(module.OPTS, group=module.GROUP)
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         for group, options in {

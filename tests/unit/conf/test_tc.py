@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.conf.tc import ShapedDevice, shaped_devices
+from fpga_pool.conf.drivers.tc import ShapedDevice, shaped_devices
 from fpga_pool.model.exceptions import InvalidInput
 
 

@@ -1,4 +1,4 @@
-"""[runner_libvirt], [runner_nova] and [runner_simulated]: drivers of the processes of gangs."""
+"""[runner_libvirt]: processes of gangs that are libvirt virtual machines."""
 
 from oslo_config import cfg
 

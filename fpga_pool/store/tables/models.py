@@ -22,7 +22,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, Texts, enum_column
+from fpga_pool.store.tables.column_types import ActionText, Limit, LongText, Position, Records, Texts, enum_column
 
 Uuid = Annotated[str, mapped_column(String(36))]
 Word = Annotated[str, mapped_column(String(64))]

@@ -14,8 +14,8 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Ru
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PolicyMemory
 from fpga_pool.model.values import field_names
-from fpga_pool.store import family_models, models
-from fpga_pool.store.family_models import PolicyMemoryRow, TaskRow
+from fpga_pool.store.tables import families, models
+from fpga_pool.store.tables.families import PolicyMemoryRow, TaskRow
 
 ValueT = TypeVar("ValueT")
 
@@ -47,10 +47,10 @@ PLACES: Mapping[type, Place] = {
     ),
     Batch: Place(models.BatchRow, "uuid"),
     Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
-    Processor: Place(family_models.ProcessorRow, "name"),
-    Gang: Place(family_models.GangRow, "uuid"),
-    Process: Place(family_models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
-    Migration: Place(family_models.MigrationRow, "uuid"),
+    Processor: Place(families.ProcessorRow, "name"),
+    Gang: Place(families.GangRow, "uuid"),
+    Process: Place(families.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
+    Migration: Place(families.MigrationRow, "uuid"),
     Task: Place(TaskRow, "uuid"),
     PolicyMemory: Place(PolicyMemoryRow, "uuid"),
     Command: Place(models.CommandRow, "id"),

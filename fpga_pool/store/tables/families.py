@@ -11,8 +11,8 @@ from sqlalchemy.types import TypeDecorator
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
-from fpga_pool.store.column_types import LongText, Records
-from fpga_pool.store.models import Base, History, Name, Uuid, Versioned, Word, Words
+from fpga_pool.store.tables.column_types import LongText, Records
+from fpga_pool.store.tables.models import Base, History, Name, Uuid, Versioned, Word, Words
 
 
 class ProcessorRow(Versioned, Base):

@@ -1,0 +1,1 @@
+"""The tables, and rows of them to values and back."""
