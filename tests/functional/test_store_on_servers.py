@@ -37,8 +37,17 @@ for module in PORTABLE:
 
 @pytest.fixture(scope="module")
 def migrated():
-    """One database per server for all tests that do not look at how it comes to be."""
-    return {}
+    """Make the one database of a server for all tests that do not look at how it comes to be: `migrated(server)`."""
+    engines = {}
+
+    def engine(server):
+        if server.name not in engines:
+            engines[server.name] = sqlalchemy.create_engine(server.new_database())
+        return engines[server.name]
+
+    yield engine
+    for made in engines.values():
+        made.dispose()
 
 
 @pytest.fixture(params=["mariadb", "postgresql"])
@@ -49,16 +58,12 @@ def connection(request, migrated):
         yield url
         server.drop_database(url)
         return
-    if server.name not in migrated:
-        migrated[server.name] = server.new_database()
-    url = migrated[server.name]
-    yield url
-    delete_all_rows(url)
+    engine = migrated(server)
+    yield engine.url.render_as_string(hide_password=False)
+    delete_all_rows(engine)
 
 
-def delete_all_rows(url):
-    engine = sqlalchemy.create_engine(url)
+def delete_all_rows(engine):
     with engine.begin() as emptied:
         for table in reversed(Base.metadata.sorted_tables):
             emptied.execute(table.delete())
-    engine.dispose()

@@ -1,7 +1,7 @@
 """Simulated runs of stacks, a cluster policy and a node policy, and what the figures need of them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from fpga_pool.sim.cluster.workload import Workload, all_nodes, draw
 WORLD = Path(__file__).parent / "paper.toml"
 #: Tasks of a run (section 5.3) and of one that shows convergence (section 5.2); tasks per minute; worker nodes.
 TASKS, CONVERGENCE_TASKS, PER_MINUTE, NODES = 1500, 3000, 50, 11
+#: Times at which use is read, and the shares of the time of arrivals between which they lie.
+TIMES, STABLE = 40, (0.3, 1.0)
 #: Seeds of pre-training are other ones than those of any run.
 _OTHER_SEED = 1_000_000
 
@@ -125,11 +127,22 @@ class Run:
         shares: Floats = used / totals
         return shares
 
+    def stable_usage(self) -> Floats:
+        """Return `usage` at `TIMES` times of the stable part of the run."""
+        return self.usage(np.linspace(*(share * self.last_s for share in STABLE), TIMES))
+
 
 @lru_cache(maxsize=512)
 def run(case: Case, name: str, seed: int) -> Run:
     """Return one run of a stack; figures that show the same run share it."""
     return simulated(case, STACKS[name], seed)
+
+
+def of_each_stack(case: Case, seed: int, settings: Settings) -> Iterator[tuple[str, Run]]:
+    """Yield the name of each stack and its run of a case, reduced as the settings ask for."""
+    case = scaled(case, settings)
+    for name in STACKS:
+        yield name, run(case, name, seed)
 
 
 def results(path: Path, stack: Stack, seed: int, *, load: float = 1.0, tasks: int | None = None) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
-from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, STACKS, Case, scaled
+from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case
 
 NODE_COUNTS, RATES, SIZES_MB = (3, 4, 5, 6, 7, 8, 9, 10, 11), (10, 20, 30, 40, 50, 60), (10, 20, 60, 120, 200, 400)
 PANEL = "throughput"
@@ -16,9 +16,7 @@ OWN_TIMES = "Times and interference are ours; the paper publishes none."
 
 def throughput(case: Case, seed: int, settings: Settings, x: float, node: int | None) -> Iterator[Sample]:
     """Yield the throughput of each stack, from the first arrival to the last completion."""
-    case = scaled(case, settings)
-    for name in STACKS:
-        run = runs.run(case, name, seed)
+    for name, run in runs.of_each_stack(case, seed, settings):
         yield Sample(PANEL, x, name, seed, run.throughput(0.0, run.end_s, node))
 
 
@@ -75,11 +73,11 @@ RATE_1 = _by(8, "throughput of node 1 by arrival rate", "tasks per minute", RATE
 
 def speedup(size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the mean response time of `random` over that of each other stack."""
-    case = scaled(Case(input_mb=size_mb), settings)
-    base_s = runs.run(case, RANDOM, seed).mean_response_s()
-    for name in STACKS:
-        if name != RANDOM:
-            yield Sample("speedup", size_mb, name, seed, base_s / runs.run(case, name, seed).mean_response_s())
+    stacks = runs.of_each_stack(Case(input_mb=size_mb), seed, settings)
+    response_s = {name: run.mean_response_s() for name, run in stacks}
+    base_s = response_s.pop(RANDOM)
+    for name, own_s in response_s.items():
+        yield Sample("speedup", size_mb, name, seed, base_s / own_s)
 
 
 def speedup_claims(samples: Samples) -> list[Claim]:

@@ -6,22 +6,17 @@ import numpy as np
 
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
-from fpga_pool.experiments.figures.learned.runs import PAPER, RANDOM, STACKS, Case, scaled
+from fpga_pool.experiments.figures.learned.runs import PAPER, RANDOM, Case
 from fpga_pool.sim.cluster.workload import all_nodes
 
 TASK_COUNTS = (250, 500, 750, 1000, 1250, 1500)
-#: Times at which use is read, and what of the run they are.
-TIMES, STABLE = 40, (0.3, 1.0)
 _BUSY = "An accelerator that executes anything is busy, and one that thrashes is busy longer."
 
 
 def busy(node: int | None, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the share of accelerators in use, of one node or of all, in parts of the time of arrivals."""
-    case = scaled(Case(), settings)
-    for name in STACKS:
-        run = runs.run(case, name, seed)
-        at_s = np.linspace(STABLE[0] * run.last_s, STABLE[1] * run.last_s, TIMES)
-        usage = run.usage(at_s)[:, :, 2]
+    for name, run in runs.of_each_stack(Case(), seed, settings):
+        usage = run.stable_usage()[:, :, 2]
         counts = np.array([run.world.nodes[kind].accelerators for kind in all_nodes(run.world)])
         shares = usage[:, node] if node is not None else usage @ counts / counts.sum()
         for part, mean in enumerate(np.array_split(shares, 8), start=1):
@@ -56,11 +51,8 @@ NODE_1 = _busy_experiment(10, 0, "IAWP 87")
 
 def balance(tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield 1 less the standard deviation between nodes of their mean use (equations 7 to 10)."""
-    case = scaled(Case(tasks=tasks), settings)
-    for name in STACKS:
-        run = runs.run(case, name, seed)
-        at_s = np.linspace(STABLE[0] * run.last_s, STABLE[1] * run.last_s, TIMES)
-        load = np.minimum(run.usage(at_s), 1.0).mean(axis=2)
+    for name, run in runs.of_each_stack(Case(tasks=tasks), seed, settings):
+        load = np.minimum(run.stable_usage(), 1.0).mean(axis=2)
         yield Sample("balance", tasks, name, seed, float((1 - load.std(axis=1)).mean()))
 
 
