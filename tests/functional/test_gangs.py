@@ -160,6 +160,7 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
         assert worked_once(gang)
 
 
+@pytest.mark.long
 def test_a_queue_of_gangs_ends_as_it_should_however_often_the_pool_is_killed(make_pool):
     """Nothing fails but the pool: so every gang has as many attempts as starts and moves, and works once."""
     rng = random.Random(7)
