@@ -129,7 +129,8 @@ class Run:
 
     def stable_usage(self) -> Floats:
         """Return `usage` at `TIMES` times of the stable part of the run."""
-        return self.usage(np.linspace(*(share * self.last_s for share in STABLE), TIMES))
+        first_s, last_s = (share * self.last_s for share in STABLE)
+        return self.usage(np.linspace(first_s, last_s, TIMES))
 
 
 @lru_cache(maxsize=512)
