@@ -47,7 +47,7 @@ def listens(port, address="127.0.0.1"):
         return client.connect_ex((address, port)) == 0
 
 
-def test_it_listens_where_it_is_told_answers_nothing_while_stalled_and_comes_back_at_the_same_place(kind, directory):
+def test_it_listens_where_told_stalls_and_comes_back_as_it_was(kind, directory):
     addresses = ("127.0.0.1", "127.0.0.2")
     server = kind(directory, addresses)
     with server:
