@@ -60,12 +60,13 @@ class KeyRing:
             return offered(known or Enrolment(host=host), key, proof, self._clock())
 
         before, after = self._store.change_enrolment(host, change)
+        accepted = after is not None and after.key == key
         if before != after:
-            accepted = after is not None and after.key == key
             LOG.info("host %s %s key %s", host, "is enrolled with" if accepted else "waits for approval of", key)
+        if accepted:  # its next call is not refused because the keys were read a moment ago
             with self._lock:
                 self._read_s = -KEYS_AGE_S
-        return after is not None and after.key == key
+        return accepted
 
     def _read(self) -> None:
         self._read_s = time.monotonic()
