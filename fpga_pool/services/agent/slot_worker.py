@@ -1,5 +1,6 @@
 """The thread of one slot: executes the instructions of the agent's state machine one after the other."""
 
+import errno
 import hashlib
 import logging
 import math
@@ -22,6 +23,7 @@ from fpga_pool.model.exceptions import (
     InvalidTransition,
     NotFound,
     SlotFault,
+    StorageFull,
 )
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.instances.slots import GuestUse
@@ -37,6 +39,9 @@ IDLE_S = 0.5
 AGAIN_S = 1.0
 #: How long a job that was stopped at the end of a drain may take to end.
 STOP_S = 5.0
+
+#: Errors of a disk that has no room at the moment.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 Attempt = tuple[str, int]
 
@@ -136,7 +141,7 @@ class SlotWorker:
             try:
                 event = self._carry_out(instructions[0]) if instructions else self._idle()
             except Exception as error:
-                self._log("the driver failed; retrying", error)
+                self._log("not done; retrying", error)
                 self._stop.wait(AGAIN_S)
                 continue
             if instructions:
@@ -241,6 +246,7 @@ class SlotWorker:
     # Computing --------------------------------------------------------------------------------------------------
 
     def _compute(self, job: HeldJob, compute: i.Compute) -> e.SlotEvent:
+        """Compute a job and keep its result; StorageFull if the disk has no room for its files."""
         code, retryable, slot_failed = "fpga_pool.agent_error", True, False
         try:
             compute_s = self._run_watched(job, compute)
@@ -251,6 +257,9 @@ class SlotWorker:
         except SlotFault as error:
             code, message, slot_failed = error.code, str(error), True
         except (FpgaPoolError, OSError) as error:
+            is_wanted = self._unwanted != (job.uuid, job.attempt)
+            if is_wanted and getattr(error, "errno", None) in _NO_SPACE:  # it is computed again, and loses no attempt
+                raise StorageFull(f"no space to compute job {job.uuid}; free space on the agent's disk") from None
             code, message = getattr(error, "code", code), str(error)
             retryable = not isinstance(error, InvalidInput)
         except Exception as error:

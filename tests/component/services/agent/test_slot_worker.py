@@ -184,6 +184,16 @@ def test_an_input_that_cannot_be_read_fails_the_attempt_and_the_slot_goes_on(ben
     until(lambda: held(bench, "k"))
 
 
+def test_a_job_whose_result_finds_no_room_is_computed_again_and_loses_no_attempt(bench, until, monkeypatch):
+    monkeypatch.setattr(slot_worker, "AGAIN_S", 0.02)
+    sink = bench.settings.state_dir / "scratch" / "sim0-slot0.out"
+    sink.symlink_to("/dev/full")  # the driver removes it with what it could not write
+    bench.assign("j", data=b"abc")
+    until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
+    assert not sink.is_symlink()
+    assert bench.driver.state(bench.address).state is SlotState.READY
+
+
 def test_slot_memory_is_scrubbed_between_projects(bench, until):
     bench.assign("a", data=b"secret of p, and long", project_id="p")
     until(lambda: held(bench, "a") and bench.state() == "READY")
