@@ -13,12 +13,13 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 from oslo_config import cfg
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from fpga_pool.conf.catalogue import private_key
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import transport
+from fpga_pool.rpc.transport import NO_ANSWER, transport
 from support.cloud.cloud import libvirts
 from support.cloud.pool import BOARD, HOOK, hosts_with_slots
 from support.cloud.site import Site
@@ -35,6 +36,8 @@ STOP_TIMEOUT_S = 200.0
 SCRIPT_TIMEOUT_S = 500.0
 HOSTS_TIMEOUT_S = 180.0
 BOOT_TIMEOUT_S = 300.0
+#: A scheduler that was just started, on a machine on which a whole cloud is busy, is waited for.
+ANSWER_TIMEOUT_S = 120.0
 
 
 class Tenant:
@@ -218,6 +221,12 @@ class CloudScheduler(SchedulerAPI):
         """`agents` holds the state directory of each host's agent."""
         super().__init__(connection, caller)
         self._connection, self._agents = connection, agents
+
+    def _call(self, *arguments: Any, **named: Any) -> Any:
+        again = Retrying(
+            retry=retry_if_exception_type(NO_ANSWER), stop=stop_after_delay(ANSWER_TIMEOUT_S), reraise=True
+        )
+        return again(super()._call, *arguments, **named)
 
     def instance_slots(self, host: str) -> dict[str, list[str]]:
         """Return the names of the slots that virtual machines hold on a host, by instance."""

@@ -14,7 +14,7 @@ import uuid
 import pytest
 from oslo_messaging.exceptions import MessagingTimeout
 
-from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.exceptions import DuplicateId, ServiceUnavailable
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from fpga_pool.model.rules.gang.admission import GangRequest
 from support import guest_image
@@ -78,8 +78,9 @@ class Gangs:
             uuid=gang, project_id=PROJECT, user_id="u1", name="counts", processes=processes, runtime_s=600.0,
             cpu_usage=usage, image=image, command=command,
         )  # fmt: skip
-        self.scheduler.create_gang(request)
         self.created.append(gang)
+        with contextlib.suppress(DuplicateId):  # it was stored, but the answer was lost
+            self.scheduler.create_gang(request)
         return gang
 
     def detail(self, gang):
