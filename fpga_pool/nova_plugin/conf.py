@@ -49,9 +49,10 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "stale_age",
-        default=60.0,
+        default=20.0,
         min=0.0,
-        help="Maximum age of the cached pool view in seconds while the pool does not respond.",
+        help="Maximum age of the cached pool view in seconds while the pool does not respond. A compute node gives a "
+        "machine slots only once the pool responds again, so a longer age makes tenants wait for a refusal.",
     ),
     cfg.IntOpt(
         "breaker_failures",

@@ -44,6 +44,12 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
         conf.register_opts(followed, group)
 
 
+def has_database(conf: cfg.ConfigOpts) -> bool:
+    """Return whether the configuration names the pool's database."""
+    register_opts(conf)
+    return bool(conf[GROUP].connection)
+
+
 def open_store(conf: cfg.ConfigOpts) -> Store:
     """Return the store in the configured database; InvalidInput or ServiceUnavailable if it cannot be used.
 

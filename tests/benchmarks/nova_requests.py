@@ -20,6 +20,7 @@ import tempfile
 import time
 import tracemalloc
 from collections import defaultdict
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
@@ -265,7 +266,9 @@ def told(clocks):
     }
 
 
-def main(hosts, requests, url="inprocess://"):
+@contextmanager
+def answering(scheduler, url="inprocess://", **options):
+    """Set Nova's options and those of [fpga_pool], and answer for the pool, while this lasts."""
     logging.disable(logging.INFO)
     objects.register_all()
     register_opts(CONF)
@@ -275,18 +278,34 @@ def main(hosts, requests, url="inprocess://"):
     directory = Path(tempfile.mkdtemp())
     key = load_or_create_signing_key(directory / "nova.pem")
     gate = Gate(lambda role, _: [key.public_key()] if role is Role.NOVA else [], SCHEDULER_METHODS)
-    options = {"transport_url": url, "key": str(directory / "nova.pem"), "snapshot_age": 0.0, "timeout": 30.0}
+    options |= {"transport_url": url, "key": str(directory / "nova.pem"), "snapshot_age": 0.0, "timeout": 30.0}
     for name, value in options.items():
         CONF.set_override(name, value, "fpga_pool")
-    names = [f"compute-{number:05d}.example.org" for number in range(hosts)]
-    nodes = [compute_node(number, name) for number, name in enumerate(names)]
-    now = datetime.now(UTC)
-    known = {"disabled": False, "updated_at": now, "last_seen_up": now, "created_at": now, "forced_down": False}
-    services = {name: {"host": name, "report_count": 1, **known} for name in names}
-    placement = {count: Placement(nodes, count, {"VCPU": 2, "MEMORY_MB": 2048}.items()) for count in (1, 3)}
-    scheduler = PoolScheduler(names)
     listening = server(transport(CONF, url), SCHEDULER_TOPIC, "pool", [scheduler], gate)
     listening.start()
+    with mock.patch("nova.servicegroup.API.service_is_up", return_value=True):
+        yield
+    listening.stop()
+
+
+def recorded(hosts):
+    """Return the records of compute nodes and of their services, as Nova's database has them."""
+    names = [f"compute-{number:05d}.example.org" for number in range(hosts)]
+    now = datetime.now(UTC)
+    known = {"disabled": False, "updated_at": now, "last_seen_up": now, "created_at": now, "forced_down": False}
+    nodes = [compute_node(number, name) for number, name in enumerate(names)]
+    return nodes, {name: {"host": name, "report_count": 1, **known} for name in names}
+
+
+def main(hosts, requests, url="inprocess://"):
+    nodes, services = recorded(hosts)
+    scheduler = PoolScheduler([node.host for node in nodes])
+    with answering(scheduler, url):
+        measure(nodes, services, scheduler, requests)
+
+
+def measure(nodes, services, scheduler, requests):
+    placement = {count: Placement(nodes, count, {"VCPU": 2, "MEMORY_MB": 2048}.items()) for count in (1, 3)}
     accelerated = {
         "fpga_pool:function": "sha256",
         f"resources:{RESOURCE_CLASS}": "1",
@@ -305,10 +324,8 @@ def main(hosts, requests, url="inprocess://"):
         "four instances, run time": ({**accelerated, **run_time}, 4),
     }
     clocks = {name: [] for name in cases}
-    with (
-        mock.patch("nova.servicegroup.API.service_is_up", return_value=True),
-        mock.patch("nova.scheduler.client.report.report_client_singleton", return_value=Placement(nodes, 1)),
-    ):
+    asked = mock.patch("nova.scheduler.client.report.report_client_singleton", return_value=Placement(nodes, 1))
+    with asked:
         began = time.process_time()
         schedule(ours, nodes, services, placement[1], spec(accelerated))
         first_ms = 1000 * (time.process_time() - began)
@@ -330,11 +347,10 @@ def main(hosts, requests, url="inprocess://"):
             asked_ms.append(1000 * (time.process_time() - began))
         states = list(ours._get_host_states(None, {CELL: nodes}, services))
     own_us, own_bytes = own_part(states)
-    listening.stop()
     print(
         json.dumps(
             {
-                "hosts": hosts,
+                "hosts": len(nodes),
                 "own_part_of_plain": {"us": own_us, "bytes": own_bytes},
                 "first_ms": first_ms,
                 "question_ms": statistics.median(asked_ms),

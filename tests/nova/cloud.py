@@ -4,12 +4,13 @@ from nova import monkey_patch
 
 monkey_patch.patch()  # before anything else, as nova.tests.functional does
 
+from concurrent.futures import ThreadPoolExecutor  # noqa: E402
 from importlib.metadata import files  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import fixtures  # noqa: E402
 import oslo_messaging as messaging  # noqa: E402
-from nova import context, objects  # noqa: E402
+from nova import context, exception, objects  # noqa: E402
 from nova.tests.functional import integrated_helpers  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 from oslo_utils import timeutils, uuidutils  # noqa: E402
@@ -212,6 +213,19 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             uuid: (first.service_host, self.cards_of({"id": uuid}))
             for uuid, (first, *_) in zip(uuids, chosen, strict=True)
         }
+
+    def chosen_at_once(self, boots, managers):
+        """Have nova-schedulers choose for single instances, all at the same time; return what each got, or None."""
+        flavor = self.nova_flavor(extra_specs())
+
+        def choose(number):
+            try:
+                return self.chosen_for(flavor, manager=managers[number % len(managers)])
+            except exception.NoValidHost:
+                return None
+
+        with ThreadPoolExecutor(boots) as threads:
+            return list(threads.map(choose, range(boots)))
 
     def release(self, uuids):
         for uuid in uuids:

@@ -2,30 +2,15 @@
 
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cloud import LARGE_TRAITS, Cloud, extra_specs
-from nova import exception
 from nova.scheduler.manager import SchedulerManager
 
 
 class Concurrent(Cloud):
-    def chosen_at_once(self, boots, managers):
-        """Have nova-schedulers choose for single instances, all at the same time; return what each got, or None."""
-        flavor = self.nova_flavor(extra_specs())
-
-        def choose(number):
-            try:
-                return self.chosen_for(flavor, manager=managers[number % len(managers)])
-            except exception.NoValidHost:
-                return None
-
-        with ThreadPoolExecutor(boots) as threads:
-            return list(threads.map(choose, range(boots)))
-
     def test_as_many_boots_at_once_as_there_are_slots_get_one_each_from_several_schedulers(self):
         for host in ("host1", "host2"):
             self.add_record(host, 4, 1)

@@ -1,12 +1,13 @@
 """`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take an instance now."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from cliff.lister import Lister
 from cliff.show import ShowOne
+from oslo_log import log as logging
 
 from fpga_pool.cli.admin.base import ManageCommand, add_cloud_option, compute_service
 from fpga_pool.cli.arguments import positive_seconds
@@ -14,16 +15,48 @@ from fpga_pool.cli.client.base import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
 from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Tier, Topology, requested
 from fpga_pool.model.objects.links import wished_links
-from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, on_one_card
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, larger_than_hosts, on_one_card
 from fpga_pool.model.rules.instance.fitting import Fitting
-from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
+from fpga_pool.model.rules.instance.observations import ALL_PROJECTS, ENDED_INSTANCES, observed
+from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
+from fpga_pool.store.options import has_database
+
+LOG = logging.getLogger(__name__)
+
+#: Run time where nothing is known of it, as in nova.conf by default ([fpga_pool] expected_stay).
+STAY_S = 3600.0
 
 
-class Create(ManageCommand, ShowOne):
+class FlavorCommand(ManageCommand):
+    """A command that compares flavors with the catalogue, and with the hosts of the pool where it has its database."""
+
+    def problems(self, flavors: Iterable[tuple[str, Mapping[str, str], int]]) -> Iterator[tuple[str, str]]:
+        """Yield the name of a flavor and a sentence for each problem; flavors are names, extra specs and vCPUs."""
+        catalogue, pool = configured_catalogue(self.conf), self._pool()
+        for name, specs, vcpus in flavors:
+            found = inconsistencies(specs, catalogue, vcpus)
+            if not found and pool is not None and (too_large := larger_than_hosts(pool, catalogue, specs)):
+                found = [too_large]
+            yield from ((name, sentence) for sentence in found)
+
+    def _pool(self) -> PoolColumns | None:
+        if not has_database(self.conf):
+            return None
+        try:
+            with self.store() as store:
+                store.check_schema()
+                return store.pool_columns()
+        except FpgaPoolError as error:
+            LOG.warning("flavors are not compared with the hosts of the pool: %s", error)
+            return None
+
+
+class Create(FlavorCommand, ShowOne):
     """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -90,13 +123,12 @@ class Create(ManageCommand, ShowOne):
             cpu_usage_percent=parsed_args.cpu_usage,
         )
         specs = consistent_extra_specs(request, Spread(parsed_args.spread), parsed_args.vcpus)
-        wrong = inconsistencies(specs, configured_catalogue(self.conf), parsed_args.vcpus)
-        if wrong:
-            raise InvalidInput(wrong[0])
+        for _, sentence in self.problems([(parsed_args.name, specs, parsed_args.vcpus)]):
+            raise InvalidInput(sentence)
         return specs
 
 
-class Check(ManageCommand):
+class Check(FlavorCommand):
     """Find flavors whose extra specs do not agree; exit status 1 if there are any."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -108,14 +140,9 @@ class Check(ManageCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Check and print the findings."""
-        catalogue = configured_catalogue(self.conf)
         with compute_service(parsed_args.os_cloud) as compute:
             flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
-        found = [
-            (flavor.name, sentence)
-            for flavor in flavors
-            for sentence in inconsistencies(flavor.extra_specs, catalogue, flavor.vcpus)
-        ]
+        found = list(self.problems((flavor.name, flavor.extra_specs, flavor.vcpus) for flavor in flavors))
         for name, sentence in found:
             self.print_line(f"{name}: {sentence}")
         if not found:
@@ -151,16 +178,16 @@ class Explain(ManageCommand, Lister):
         parser.add_argument(
             "--stay",
             type=positive_seconds,
-            default=3600.0,
             metavar="S",
-            help="assumed run time if its flavor gives none (default: %(default)s)",
+            help="assumed run time if its flavor gives none (default: that of instances that have ended, with the "
+            f"function and of the project if it is known, else {STAY_S:g})",
         )
         add_cloud_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Compare what is asked for with the pool as its database has it now."""
-        specs = self._extra_specs(parsed_args)
+        specs, project = self._asked(parsed_args)
         wanted = requested(specs)
         if wanted is None:
             raise InvalidInput(f"instance {parsed_args.instance}: its flavor requests nothing from the pool")
@@ -168,20 +195,25 @@ class Explain(ManageCommand, Lister):
         catalogue.function(wanted.function)
         with self.store() as store:
             pool = store.pool_columns()
-        stay_s = wanted.runtime_s or parsed_args.stay
+            with store.reading() as tx:
+                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
+        catalogue = known.applied_to(catalogue)
+        stay_s = wanted.runtime_s or parsed_args.stay or known.run_time_s(project, wanted.function) or STAY_S
         return explanation(pool, catalogue, parsed_args.instance, wanted, stay_s, together=on_one_card(specs))
 
-    def _extra_specs(self, parsed_args: argparse.Namespace) -> Mapping[str, str]:
+    def _asked(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, str], str]:
+        """Return the extra specs of the instance, and its project."""
         if parsed_args.function is not None:
-            return {
+            specs: Mapping[str, str] = {
                 f"{NAMESPACE}:function": parsed_args.function,
                 f"{NAMESPACE}:count": str(parsed_args.count),
                 f"{NAMESPACE}:topology": parsed_args.topology,
             }
+            return specs, ALL_PROJECTS
         with compute_service(parsed_args.os_cloud) as compute:
-            # Since microversion 2.47 a server includes the flavor that it was created with.
-            specs: Mapping[str, str] = compute.get_server(parsed_args.instance).flavor.extra_specs or {}
-        return specs
+            server = compute.get_server(parsed_args.instance)
+        # Since microversion 2.47 a server includes the flavor that it was created with.
+        return server.flavor.extra_specs or {}, server.project_id
 
 
 def explanation(
@@ -196,11 +228,14 @@ def explanation(
         weighed = ("", "", "")
         if passes and terms is not None:
             weighed = (f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.scarcity:.2f}")
-        rows.append((host, passes, _held(pool, number, instance), *weighed, why))
+        held = _held_by(pool, number, instance)
+        if lost := int(np.count_nonzero(held & (pool.slots["state"] == pool.numbers.get(SlotState.FAULTED, -1)))):
+            why = f"{why}; held by the instance, but FAULTED: {lost}"
+        rows.append((host, passes, int(np.count_nonzero(held)), *weighed, why))
     return ("host", "passes", "slots held", "benefit", "completes in s", "scarcity", "why"), rows
 
 
-def _held(pool: PoolColumns, host: int, instance: str) -> int:
-    """Return how many slots of a host an instance holds."""
-    holder = pool.slots["holder"] == pool.numbers.get(instance, -1)
-    return int(np.count_nonzero(holder & (pool.slot_host == host)))
+def _held_by(pool: PoolColumns, host: int, instance: str) -> Bools:
+    """Return (S,) which slots are of a host and held by an instance."""
+    held: Bools = (pool.slots["holder"] == pool.numbers.get(instance, -1)) & (pool.slot_host == host)
+    return held

@@ -72,8 +72,7 @@ def fill(view: Occupancy, now_s: float) -> Load | None:
     it.  A function that would have none of the card's empty slots in the long run makes all those wait that would.
     """
     best, most = None, 0.0
-    # Functions that fit anywhere leave the slots to those that do not.
-    for kind in sorted(view.kinds, key=lambda kind: sum(view.fits[kind])):
+    for kind in view.kinds:
         slots: Mapping[int, None] = view.idle[kind][EMPTY]
         if view.put_off:
             slots = {slot: None for slot in slots if slot not in view.put_off}

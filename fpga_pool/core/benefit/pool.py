@@ -11,7 +11,10 @@ from fpga_pool.core.types import Floats, Ints, floats, ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnlinePool:
-    """F functions, K kinds of slots (a region kind of a board), C cards, S slots."""
+    """F functions, K kinds of slots (a region kind of a board), C cards, S slots.
+
+    Among equals a policy takes slots of the first kind: kinds that other functions need come last.
+    """
 
     functions: tuple[str, ...]
     #: (F,) benefit of a job that runs alone: vCPU equivalents (benefit paper, equation 1).

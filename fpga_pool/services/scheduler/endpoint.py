@@ -24,7 +24,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch, owned_batch
-from fpga_pool.model.rules.instance.observations import Observations, ObservedModel, observed_run_times
+from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
@@ -46,9 +46,6 @@ TICKET_STATES = {
     "send": frozenset({JobState.WAITING_INPUT}),
     "fetch": frozenset({JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD}),
 }
-
-#: Instances that ended last, from which run times are learned.
-ENDED_INSTANCES = 5000
 
 
 class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
@@ -267,14 +264,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
     @answers
     def observations(self, context: Context) -> Observations:
         with self._service.store.reading() as tx:
-            ended, models = tx.ended_instances(ENDED_INSTANCES), tx.time_models()
-        return Observations(
-            run_times=observed_run_times(ended),
-            time_models=tuple(
-                ObservedModel(function=function, board=board, a_s=model.a_s, b_s_per_byte=model.b_s_per_byte)
-                for (function, board), model in sorted(models.items())
-            ),
-        )
+            return observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
 
     # Schedulers
 

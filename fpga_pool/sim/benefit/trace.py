@@ -54,7 +54,8 @@ class Trace:
 def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> OnlinePool:
     """Return the pool of `hosts` hosts with `cards` cards of one board each; cards are numbered across hosts."""
     functions = list(catalogue.functions.values())
-    kinds = list(dict.fromkeys(board.slots))
+    scarcity = catalogue.scarcity()
+    kinds = sorted(dict.fromkeys(board.slots), key=lambda kind: scarcity[board.name, kind])
     count = hosts * cards
     return OnlinePool(
         functions=tuple(catalogue.functions),

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.cli.admin import prepare
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.model.objects.pool import Host, Slot, SlotState
+from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
+from fpga_pool.model.rules.shared.changes import new_lease
 from fpga_pool.rpc.identity import key_text
 from fpga_pool.store.store import Store
 
@@ -154,7 +155,9 @@ def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(man
     assert manage("audit") == (1, "host h: is in shard default, which does not exist\n", "")
 
 
-def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(manage, tmp_path):
+@pytest.fixture
+def two_hosts(manage, tmp_path):
+    """Host a has an empty slot, host b one that is FAULTED while instance i-1 holds it."""
     manage("db", "sync")
     store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
     store.ensure_shards(["default"], 0.0)
@@ -164,12 +167,16 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
                 Host(name=name, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0),
                 Slot(name=f"{name}/c0/r0", host=name, card="c0", region="r0", board="demo", kind="small", state=state),
             )
+        tx.add(new_lease(tx, "b/c0/r0", LeaseKind.INSTANCE, "i-1", 0.0, project_id="p", function="sha256"))
     store.close()
+
+
+def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(manage, two_hosts):
     status, table, _ = manage("explain", "i-1", "--function", "sha256", "-f", "json")
     assert status == 0
     assert [(row["host"], row["passes"], row["slots held"]) for row in json.loads(table)] == [
         ("a", True, 0),
-        ("b", False, 0),
+        ("b", False, 1),
     ]
     assert "1 empty" in json.loads(table)[0]["why"]
     # 3600 s on the fastest board are 60 times as many on this one.
@@ -178,6 +185,14 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
     assert terms == [(pytest.approx(speedup, abs=0.01), pytest.approx(60 * 3600.0, rel=0.01))]
     assert json.loads(table)[1]["benefit"] == ""
     assert "1 out of service" in json.loads(table)[1]["why"]
+    assert json.loads(table)[1]["why"].endswith("; held by the instance, but FAULTED: 1")
+
+
+def test_a_flavor_that_is_larger_than_every_host_is_refused_before_a_cloud_is_asked(manage, two_hosts):
+    size = ("--count", "3", "--ram", "512", "--disk", "1", "--vcpus", "1")
+    status, _, complaint = manage("flavor", "create", "f", "--function", "sha256", *size)
+    assert status == 2
+    assert complaint == "fpga-pool-manage: fpga_pool:count: no host has 3 slots for sha256, at most 1\n"
 
 
 def test_explain_says_where_no_slots_are_linked_as_asked(manage, tmp_path):

@@ -18,6 +18,7 @@ from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BY
 from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, Slot
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
 from fpga_pool.model.rules.shared.changes import change_job
+from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -106,11 +107,12 @@ def _inputs_due_at(backlogs: Sequence[Backlog]) -> float:
 
 
 def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
+    leases = tx.leases()
     return pool_view(
         generation=tx.shard.pool_generation,
         hosts=tx.hosts(),
-        slots=tx.slots(),
-        leases=tx.leases(),
+        slots=least_scarce_first(tx.slots(), catalogue, leases),
+        leases=leases,
         backlogs=backlogs,
         catalogue=catalogue,
         models=known_time_models(catalogue, tx.time_models()),

@@ -8,10 +8,23 @@ import numpy as np
 
 from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.types import Ints
-from fpga_pool.model.flavor import RESOURCE_CLASS
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS, requested
+from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.objects.pool import LeaseKind
-from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
+from fpga_pool.model.rules.instance.fitting import (
+    EMPTY,
+    EVICTION,
+    LOADED,
+    NOT_HAD,
+    OTHER,
+    PLANNED,
+    Fitting,
+    HostCandidates,
+    SlotCandidates,
+)
 from fpga_pool.model.rules.instance.linking import largest_linked
+from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 
 def on_one_card(extra_specs: Mapping[str, str]) -> bool:
@@ -37,7 +50,8 @@ def explain_host(
     if most < count:
         why = f"{count} requested on one card, at most {most} available" if together else f"{count} requested"
         return False, f"{said}; {why}"
-    linked = count if links == Links.ANY else _most_linked(fitting, host, count, links, together=together)
+    slot_candidates = fitting.slot_candidates.of(host)
+    linked = count if links == Links.ANY else _most_linked(slot_candidates, count, links, together=together)
     if linked == count:
         return True, said
     where = " on one card" if together else ""
@@ -70,15 +84,33 @@ def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
     )
 
 
-def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:
-    """Return how many slots, up to `count`, can be had that are linked so (of one provider, where `together`)."""
-    slot_candidates = fitting.slot_candidates.of(host)
+def larger_than_hosts(pool: PoolColumns, catalogue: Catalogue, extra_specs: Mapping[str, str]) -> str | None:
+    """Return why no host has as many slots as a flavor requests, whatever holds them now.
+
+    None if a host has them, and where no host has any slot for the function: its cards may come later.
+    """
+    wanted = requested(extra_specs)
+    if wanted is None:
+        return None
+    fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s=1.0)
+    candidates = HostCandidates(fitting.providers, fitting.fits, fitting.cost)
+    alike = {id(slots): slots for slots in map(candidates.of, fitting.providers.hosts.rows)}
+    together = on_one_card(extra_specs)
+    sizes = [_most_linked(slots, wanted.count, wished_links(wanted), together=together) for slots in alike.values()]
+    most = max(sizes, default=0)
+    if most in (0, wanted.count):
+        return None
+    return f"{NAMESPACE}:count: no host has {wanted.what} for {wanted.function}, at most {most}"
+
+
+def _most_linked(slot_candidates: SlotCandidates, count: int, links: Links, *, together: bool) -> int:
+    """Return how many of the slots of a host, up to `count`, are linked so (of one provider, where `together`)."""
     providers = {slot_candidate.provider for slot_candidate in slot_candidates} if together else {None}
     parts = [
         [slot_candidate for slot_candidate in slot_candidates if provider in (None, slot_candidate.provider)]
         for provider in providers
     ]
-    return max(largest_linked(part, links, count + 1) for part in parts)
+    return max((largest_linked(part, links, count + 1) for part in parts), default=0)
 
 
 def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:

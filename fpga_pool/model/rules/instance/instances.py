@@ -21,6 +21,7 @@ from fpga_pool.model.rules.batch.placing import held_by_instances, usable
 from fpga_pool.model.rules.instance.costs import bound_by_tasks, cost_of, jobs_by_slot, leaves_in_s, must_stay, price_of
 from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candidates, largest_linked
 from fpga_pool.model.rules.shared.changes import change_job, displace_task, end_lease, new_lease, send, settle_slots
+from fpga_pool.model.rules.shared.scarcity import scarcity_by_kind
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -203,7 +204,7 @@ def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: Pool
     queues = jobs_by_slot(tx.active_jobs(host=claim.host), leases)
     bound = bound_by_tasks(queues, leases, catalogue, settings)
     function = claim.wanted.function
-    scarcity = catalogue.scarcity(Counter(lease.function for lease in leases if lease.function))
+    scarcity = scarcity_by_kind(catalogue, leases)
     priced = [
         (price_of(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
         for slot in fitting

@@ -10,6 +10,8 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Number
 
+#: Instances that ended last, from which run times are learned.
+ENDED_INSTANCES = 5000
 #: A median of fewer instances says too little.
 FEWEST = 3
 #: In the place of a project: all projects.
@@ -46,14 +48,14 @@ class Observations(Message, frozen=True, kw_only=True):
 
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
         """Return a catalogue with the observed time models in the place of its own."""
-        observed: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
+        refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
         for model in self.time_models:
             if model.b_s_per_byte > 0 and model.function in catalogue.functions:
-                observed[model.function][model.board] = TimeModel(model.a_s, model.b_s_per_byte)
-        if not observed:
+                refitted[model.function][model.board] = TimeModel(model.a_s, model.b_s_per_byte)
+        if not refitted:
             return catalogue
         functions = {
-            name: replace(function, fpga_time={**function.fpga_time, **_known(observed[name], function.fpga_time)})
+            name: replace(function, fpga_time={**function.fpga_time, **_known(refitted[name], function.fpga_time)})
             for name, function in catalogue.functions.items()
         }
         return replace(catalogue, functions=functions)
@@ -61,6 +63,17 @@ class Observations(Message, frozen=True, kw_only=True):
 
 def _known(models: Mapping[str, TimeModel], boards: Mapping[str, TimeModel]) -> Mapping[str, TimeModel]:
     return {board: model for board, model in models.items() if board in boards}
+
+
+def observed(ended: Iterable[tuple[str, str, float]], models: Mapping[tuple[str, str], TimeModel]) -> Observations:
+    """Return what is observed by the leases that have ended, see `observed_run_times`, and the refitted time models."""
+    return Observations(
+        run_times=observed_run_times(ended),
+        time_models=tuple(
+            ObservedModel(function=function, board=board, a_s=model.a_s, b_s_per_byte=model.b_s_per_byte)
+            for (function, board), model in sorted(models.items())
+        ),
+    )
 
 
 def observed_run_times(ended: Iterable[tuple[str, str, float]]) -> tuple[RunTime, ...]:

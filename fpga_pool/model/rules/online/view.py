@@ -22,6 +22,7 @@ from fpga_pool.model.lifecycle.job import EvictRequested
 from fpga_pool.model.objects.pool import CPU, Job, JobState, Slot, SlotState, is_cpu
 from fpga_pool.model.rules.batch.placing import held_by_others, usable
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
+from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -127,8 +128,8 @@ def online_view(
     on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
     if not waiting and not on_cpu and (requested is None or not for_loads):
         return None
-    foreign, hosts = held_by_others(tx.leases()), {host.name: host for host in tx.hosts()}
-    all_slots = tx.slots()
+    leases, hosts = tx.leases(), {host.name: host for host in tx.hosts()}
+    foreign, all_slots = held_by_others(leases), least_scarce_first(tx.slots(), catalogue, leases)
     slots = tuple(slot for slot in all_slots if slot.kind != CPU and slot.board in catalogue.boards)
     serving = {slot.name for slot in all_slots if usable(slot, hosts[slot.host], foreign)}
     on_duty = [slot for slot in slots if slot.name in serving]

@@ -20,6 +20,7 @@ from fpga_pool.model.rules.batch.placing import held_by_others, usable, withdraw
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.pipeline.edges import lost, ready
 from fpga_pool.model.rules.shared.changes import change_job, grant_pool_leases
+from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -193,10 +194,11 @@ class _Options:
         self._catalogue, self._hosts = catalogue, hosts
         self._models: TimeModels = known_time_models(catalogue, tx.time_models())
         self._free_s = {backlog.slot: max(backlog.free_at - now_s, 0.0) for backlog in tx.backlogs()}
-        foreign = held_by_others(tx.leases())
+        leases = tx.leases()
+        foreign = held_by_others(leases)
         self._slots: defaultdict[str, list[Slot]] = defaultdict(list)
         workers: defaultdict[str, list[Slot]] = defaultdict(list)
-        for slot in tx.slots():
+        for slot in least_scarce_first(tx.slots(), catalogue, leases):
             if usable(slot, hosts[slot.host], foreign):
                 (workers if slot.kind == CPU else self._slots)[slot.host].append(slot)
         self._accelerators = {

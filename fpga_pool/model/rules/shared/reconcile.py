@@ -37,6 +37,8 @@ class Repair:
 
     subject: str
     reason: str
+    #: The instance that has lost its accelerator by this; "" = none.
+    instance: str = ""
 
 
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
@@ -80,7 +82,8 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         if (slot.state, slot.reason) != (SlotState.FAULTED, CARD_GONE):
             gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason=CARD_GONE)
             change_slot(tx, slot, gone, now_s)
-            repairs.append(Repair(slot.name, gone.reason))
+            lease = held.get(name)
+            repairs.append(Repair(slot.name, gone.reason, lease.holder if lease else ""))
     if returned:
         # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
         slots = {observed.slot for observed in heartbeat.slots}

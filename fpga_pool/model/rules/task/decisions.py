@@ -29,6 +29,7 @@ from fpga_pool.model.objects.tasks import (
 from fpga_pool.model.rules.batch.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.shared.changes import change_job, change_task, end_lease, new_lease
+from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import EarliestStart, HostSlots, holds, slots_by_host
 from fpga_pool.model.transaction import Transaction
@@ -88,7 +89,8 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
     leases = tx.leases()
     taken = held_by_instances(leases)
     hosts = {host.name: host for host in tx.hosts()}
-    slots = [slot for slot in tx.slots() if slot.kind != CPU and usable(slot, hosts[slot.host], taken)]
+    by_scarcity = least_scarce_first(tx.slots(), catalogue, leases)
+    slots = [slot for slot in by_scarcity if slot.kind != CPU and usable(slot, hosts[slot.host], taken)]
     held = {lease.slot: lease.holder for lease in leases if lease.kind is LeaseKind.TASK}
     free_at = {backlog.slot: backlog.free_at for backlog in tx.backlogs()}
     candidates = {

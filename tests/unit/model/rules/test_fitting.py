@@ -5,8 +5,9 @@ import pytest
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import UnknownFunction
-from fpga_pool.model.flavor import provider_uuid
-from fpga_pool.model.rules.instance.explaining import explain_host
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs
+from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+from fpga_pool.model.rules.instance.explaining import explain_host, larger_than_hosts
 from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
@@ -165,3 +166,21 @@ def test_it_is_explained_why_a_host_does_not_pass():
     passes, why = explain_host(found, "a", 2)
     assert not passes
     assert why.endswith("2 empty; 2 requested on one card, at most 1 available")
+
+
+def test_a_flavor_larger_than_every_host_is_named_whatever_holds_the_slots():
+    known = pool(
+        ("a/c0/r0", "READY", "f", INSTANCE), ("a/c0/r1", "EMPTY", "", FREE), ("a/c1/r0", "FAULTED", "", FREE),
+        ("b/c0/r0", "EMPTY", "", FREE),
+    )  # fmt: skip
+
+    def found(count, spread=Spread.CARD, known=known):
+        specs = consistent_extra_specs(AcceleratorRequest(function="f", count=count), spread)
+        return larger_than_hosts(known, CATALOGUE, specs)
+
+    assert found(2) is None
+    assert found(3) == "fpga_pool:count: no host has 3 slots for f, at most 2"
+    assert found(3, Spread.HOST) is None
+    assert found(4, Spread.HOST) == "fpga_pool:count: no host has 4 slots for f, at most 3"
+    # Its cards may come later.
+    assert found(4, known=pool(("a/c0/large0", "EMPTY", "", FREE))) is None

@@ -18,6 +18,7 @@ from fpga_pool.model.rules.instance.instances import (
     release_lease,
     release_slots,
 )
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -367,6 +368,14 @@ def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
     assert ("h9/c/r0", "its agent reserves it for instance vm, which therefore holds it") in repairs
     assert (pool.lease("h9/c/r0").holder, pool.lease("h9/c/r0").function) == ("vm", "aes")
     assert pool.sent() == []
+
+
+def test_an_instance_whose_card_is_gone_is_named(pool, claim):
+    claim()
+    rest = tuple(slot for slot in pool.heartbeat().slots if slot.slot != R0)
+    with pool.tx() as tx:
+        repairs = apply_heartbeat(tx, pool.heartbeat(slots=rest), pool.now_s)
+    assert [(repair.subject, repair.instance) for repair in repairs] == [(R0, "vm")]
 
 
 def test_a_catalogue_without_a_function_that_instances_use_is_refused_with_their_names(pool, claim, make_catalogue):
