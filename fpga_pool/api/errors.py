@@ -17,9 +17,11 @@ LOG = logging.getLogger(__name__)
 STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.TokenRequired, 401),
     (exceptions.Forbidden, 403),
+    (exceptions.QuotaExceeded, 403),
     (exceptions.NotFound, 404),
     (exceptions.UnsupportedVersion, 406),
     (exceptions.Conflict, 409),
+    (exceptions.TooManyRequests, 429),
     (exceptions.InvalidCatalogue, 500),
     (exceptions.InvalidInput, 400),
     (exceptions.StorageFull, 507),

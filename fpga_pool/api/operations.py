@@ -15,7 +15,9 @@ from flask import current_app
 
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
     Calibration,
     CalibrationQuery,
@@ -33,6 +35,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rest import as_request, show
 from fpga_pool.model.rules.batch.admission import BatchRequest
@@ -200,6 +203,16 @@ def _show_function(call: Call) -> dict[str, Any]:
     return {"function": show(found[call.uuid], detail=True)}
 
 
+def _set_quota(call: Call) -> dict[str, Any]:
+    limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, _chosen_uuid)
+    return {"quota": show(scheduler().set_quota(_project(call), limits))}
+
+
+def _project(call: Call) -> str:
+    project_id: str = read(ProjectId, call.uuid, "project")
+    return project_id
+
+
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
@@ -239,4 +252,16 @@ OPERATIONS = (
               summary="Show how well the time models fit, of one function or of all.",
               handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
               answer={"calibration": [Calibration]}),
+    Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
+              handle=lambda _: {"quota": show(scheduler().quota(tenant().project_id))}, answer={"quota": Quota},
+              summary="Show the quota of the own project, and how much of it is used."),
+    Operation(method="GET", path="/v1/quotas/<name>", name="show_project_quota", persona=INSPECTOR, noun="project",
+              handle=lambda call: {"quota": show(scheduler().quota(_project(call)))}, answer={"quota": Quota},
+              summary="Show the quota of a project, and how much of it is used."),
+    Operation(method="PUT", path="/v1/quotas/<name>", name="set_quota", persona=OPERATOR, noun="project",
+              handle=_set_quota, body=QuotaLimits, answer={"quota": Quota},
+              summary="Change limits of a project; -1 means no limit, limits that are not given stay as they are."),
+    Operation(method="DELETE", path="/v1/quotas/<name>", name="unset_quota", persona=OPERATOR, noun="project",
+              handle=lambda call: {"quota": show(scheduler().unset_quota(_project(call)))}, answer={"quota": Quota},
+              summary="Return a project to the default limits."),
 )  # fmt: skip

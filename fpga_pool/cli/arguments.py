@@ -21,6 +21,8 @@ def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[st
 
 #: A finite time above 0.
 positive_seconds = number_that(lambda value: 0 < value < float("inf"), "a positive number of seconds")
+#: A finite age above 0.
+positive_days = number_that(lambda value: 0 < value < float("inf"), "a positive number of days")
 
 
 def positive_count(text: str) -> int:

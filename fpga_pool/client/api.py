@@ -24,6 +24,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
@@ -264,6 +265,22 @@ class PoolApi:
     def cancel_task(self, uuid: str) -> Task:
         """Ask for the end of a task: shares that are complete are kept."""
         return read(Task, self._http.call("DELETE", f"/v1/tasks/{_segment(uuid)}"), "task")
+
+    # Quotas
+
+    def quota(self, project_id: str | None = None) -> Quota:
+        """Return the quota of a project, and its use; None = of the own one."""
+        path = "/v1/quotas" if project_id is None else f"/v1/quotas/{_segment(project_id)}"
+        return read(Quota, self._http.call("GET", path), "quota")
+
+    def set_quota(self, project_id: str, limits: QuotaLimits) -> Quota:
+        """Change limits of a project; those that are None stay as they are."""
+        path = f"/v1/quotas/{_segment(project_id)}"
+        return read(Quota, self._http.call("PUT", path, body=to_plain(limits)), "quota")
+
+    def unset_quota(self, project_id: str) -> Quota:
+        """Return a project to the default limits."""
+        return read(Quota, self._http.call("DELETE", f"/v1/quotas/{_segment(project_id)}"), "quota")
 
     # The pool
 

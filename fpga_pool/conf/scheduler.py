@@ -7,11 +7,23 @@ from oslo_config import cfg
 from fpga_pool.conf.catalogue import KEYS
 from fpga_pool.conf.policies import PolicyName, policy_names
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, QuotaLimits, Resource
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
 GROUP = cfg.OptGroup("scheduler", title="Pool scheduler")
 _DEFAULTS = PoolSettings()
+
+
+def _quota_opt(resource: Resource, what: str) -> cfg.IntOpt:
+    return cfg.IntOpt(
+        f"quota_{resource}",
+        default=DEFAULT_LIMITS.of(resource),
+        min=UNLIMITED,
+        help=f"How much one project may have at a time of {what}; {UNLIMITED} = no limit. `fpga-pool quota set` gives "
+        "a project a limit of its own.",
+    )
+
 
 OPTS = [
     cfg.HostAddressOpt(
@@ -238,6 +250,16 @@ OPTS = [
         min=0.0,
         help="Time in seconds between the commit of a plan and its time 0, in which agents and clients receive it.",
     ),
+    cfg.FloatOpt(
+        "retention_days",
+        default=0.0,
+        min=0.0,
+        help="Days after which schedulers remove work that has ended, as `fpga-pool-manage db purge` does; 0 = never.",
+    ),
+    _quota_opt(Resource.JOBS, "jobs that have not ended, those of tasks and pipelines included"),
+    _quota_opt(Resource.INPUT_BYTES, "input of batches, tasks and pipelines that have not ended, in bytes"),
+    _quota_opt(Resource.TASK_SLOTS, "slots requested by tasks that have not ended"),
+    _quota_opt(Resource.GANG_PROCESSORS, "processes of gangs that have not ended"),
 ]
 
 
@@ -249,6 +271,11 @@ def check_default_policy(conf: cfg.ConfigOpts) -> None:
             f"[scheduler] default_policy: {default} is an online policy other than online_policy ({online}); "
             f"expected {online} or a batch policy: {', '.join(batch)}"
         )
+
+
+def quota_limits(conf: cfg.ConfigOpts) -> QuotaLimits:
+    """Return the limits of projects that have none of their own."""
+    return QuotaLimits(**{resource: conf.scheduler[f"quota_{resource}"] for resource in Resource})
 
 
 def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:

@@ -67,6 +67,18 @@ class Forbidden(FpgaPoolError):
     code = "fpga_pool.forbidden"
 
 
+class QuotaExceeded(FpgaPoolError):
+    """A request for more than the project's quota allows; the message says limit, amount used and amount requested."""
+
+    code = "fpga_pool.quota_exceeded"
+
+
+class TooManyRequests(FpgaPoolError):
+    """A project that sends requests faster than it may; send them later."""
+
+    code = "fpga_pool.too_many_requests"
+
+
 class UnsupportedVersion(FpgaPoolError):
     """A request for a microversion that this API does not have."""
 

@@ -52,6 +52,14 @@ Id = Annotated[str, Meta(pattern=rf"^{_ID}\Z", description="letters, digits and 
 OptionalId = Annotated[str, Meta(pattern=rf"^({_ID})?\Z", description="letters, digits and hyphens, or nothing")]
 #: Chosen by the client that sends a request, so that its repeat is recognised.
 ChosenUuid = Annotated[Uuid, Rest.CHOSEN]
+#: A project of Keystone, or of the headers of a request where nobody authenticates.
+ProjectId = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z",
+        description="1 to 64 letters, digits, dots, dashes, underscores or @",
+    ),
+]
 #: Text that databases and terminals take: no control characters, no halves of surrogate pairs.
 _PLAIN_TEXT = r"^[^\u0000-\u001f\u007f\ud800-\udfff]*\Z"
 Text = Annotated[

@@ -21,6 +21,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
@@ -207,6 +208,20 @@ class SchedulerAPI:
     def cancel_pipeline(self, project_id: str, uuid: str) -> Batch:
         """Ask for the end of a pipeline."""
         return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid)
+
+    # Quotas
+
+    def quota(self, project_id: str) -> Quota:
+        """Return the limits of a project, and what it uses of them."""
+        return self._call(Quota, "quota", project_id=project_id)
+
+    def set_quota(self, project_id: str, limits: QuotaLimits) -> Quota:
+        """Change limits of a project; those that are None stay as they are."""
+        return self._call(Quota, "set_quota", project_id=project_id, limits=limits)
+
+    def unset_quota(self, project_id: str) -> Quota:
+        """Return a project to the default limits."""
+        return self._call(Quota, "unset_quota", project_id=project_id)
 
     # Operators
 

@@ -13,7 +13,7 @@ from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.catalogue import public_key
 from fpga_pool.conf.drivers.tc import shaped_devices
 from fpga_pool.conf.drivers.tiers import NO_TIERS, parse_pcpus
-from fpga_pool.conf.scheduler import pool_settings
+from fpga_pool.conf.scheduler import pool_settings, quota_limits
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.runners.base import Runner
@@ -62,6 +62,8 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
         refit_interval_s=group.refit_interval_s,
         shard_timeout_s=group.shard_timeout_s,
         token_lifetime_s=group.token_lifetime_s,
+        retention_s=group.retention_days * 86_400,
+        quotas=quota_limits(conf),
         pool=pool_settings(conf),
     )
 

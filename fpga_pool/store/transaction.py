@@ -76,7 +76,7 @@ class SqlTransaction(Reads):
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
                 continue
-            self._refuse_stored(cls, [getattr(thing, place.key) for thing in new])
+            self.refuse_stored(cls, [getattr(thing, place.key) for thing in new])
             if cls is Lease:
                 self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
             if cls is Process:
@@ -207,7 +207,8 @@ class SqlTransaction(Reads):
             with translated():
                 self._connection.execute(insertion(cls), only(given_in(cls, rows), rows))
 
-    def _refuse_stored(self, cls: type, keys: list[str]) -> None:
+    def refuse_stored(self, cls: type, keys: list[str]) -> None:
+        """Raise DuplicateId if one of these exists."""
         for key in self._stored(cls, PLACES[cls].key, keys):
             raise DuplicateId(f"{called(cls, key)}: exists already")
 

@@ -27,12 +27,14 @@ from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Ticket
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch import admission
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
@@ -148,6 +150,7 @@ class PoolBench:
         self.key = Ed25519PrivateKey.generate()
         self.directory = directory
         self.fails = {}
+        self.quotas = {}
         self.flows = []
         #: Number of the newest change of a job that was asked for, and of each job's.
         self.generation, self.changed_in = 0, {}
@@ -374,6 +377,23 @@ class PoolBench:
 
     def cancel_pipeline(self, project_id, uuid):
         return self.cancel_batch(project_id, uuid)
+
+    def quota(self, project_id):
+        with self._answering("quota"):
+            batches = [one for one in self.tx.batches() if one.project_id == project_id and one.ended_at is None]
+            used = dict.fromkeys(Resource, 0)
+            used[Resource.JOBS] = sum(batch.jobs for batch in batches)
+            return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
+
+    def set_quota(self, project_id, limits):
+        with self._answering("set_quota"):
+            self.quotas[project_id] = limits.over(self.quotas.get(project_id, QuotaLimits()))
+        return self.quota(project_id)
+
+    def unset_quota(self, project_id):
+        with self._answering("unset_quota"):
+            self.quotas.pop(project_id, None)
+        return self.quota(project_id)
 
     def slots(self):
         with self._answering("slots"):

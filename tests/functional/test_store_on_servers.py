@@ -20,7 +20,7 @@ PORTABLE = (
     "test_queries",
     "test_schema",
 )
-PORTABLE += ("test_shards",)
+PORTABLE += ("test_purge", "test_quotas", "test_shards")
 
 
 def load(name):

@@ -3,7 +3,11 @@
 import argparse
 import time
 
+from cliff.lister import Lister
+
 from fpga_pool.cli.admin.base import ManageCommand
+from fpga_pool.cli.arguments import positive_days
+from fpga_pool.cli.client.base import Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
@@ -12,7 +16,10 @@ from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.comparison import Allocations
 from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
+from fpga_pool.store.purge import purge
 from fpga_pool.store.store import Store
+
+DAY_S = 86_400.0
 
 
 class Sync(ManageCommand):
@@ -42,6 +49,36 @@ class Check(ManageCommand):
         with self.store() as store:
             store.check_schema()
         self.print_line("the schema matches this version of fpga_pool")
+
+
+class Purge(ManageCommand, Lister):
+    """Remove what ended long ago: work, released leases, hosts without slots that are silent, offers of keys.
+
+    Batches of which a host holds a result stay. The pool may run meanwhile. Runs of the jobs are removed, too: time
+    models stay as they were fitted until there are new runs.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--older-than",
+            type=positive_days,
+            required=True,
+            metavar="DAYS",
+            help="remove what ended at least so many days ago",
+        )
+        parser.add_argument("--project", metavar="ID", help="remove only what belongs to this project")
+        parser.add_argument("--dry-run", action="store_true", help="count only, remove nothing")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Remove and count."""
+        ended_before = time.time() - parsed_args.older_than * DAY_S
+        with self.store() as store:
+            store.check_schema()
+            found = purge(store, ended_before, parsed_args.project, dry_run=parsed_args.dry_run)
+        return ("kind", "found" if parsed_args.dry_run else "removed"), list(found.items())
 
 
 #: A lease is released if it has no allocation now and after this many seconds: Nova writes several in a row.

@@ -28,6 +28,7 @@ COMMANDS: dict[str, Any] = {
     "bitstreams stock": bitstreams.FillLibrary,
     "card remove": retire.RemoveCard,
     "db check": database.Check,
+    "db purge": database.Purge,
     "db sync": database.Sync,
     "db version": database.Version,
     "explain": instances.Explain,

@@ -133,6 +133,8 @@ class Batch:
     #: When its last result was promised to be back, and a proven bound on that: as above where results are not planned.
     planned_completion_s: Number | None = None
     completion_bound_s: Number | None = None
+    #: Input of all its jobs, as it was asked for.
+    input_bytes: Internal[int] = 0
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
 

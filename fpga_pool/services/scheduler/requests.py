@@ -31,7 +31,7 @@ class GangRequests:
 
     @answers
     def create_gang(self, context: Context, request: GangRequest) -> Gang:
-        with self._service.store.admission() as tx:
+        with self._service.admission(Gang, request) as tx:
             gang = create_gang(tx, request, self._service.clock(), self._service.gangs.last_runs)
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
         self._service.work_arrived()
@@ -69,7 +69,7 @@ class PipelineRequests:
     @answers
     def create_pipeline(self, context: Context, request: PipelineRequest) -> Batch:
         service = self._service
-        with service.store.admission() as tx:
+        with service.admission(Batch, request) as tx:
             batch = create_pipeline(tx, request, service.catalogue, service.settings.pool, service.clock())
         LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived()
@@ -133,7 +133,7 @@ class TaskRequests:
     @answers
     def create_task(self, context: Context, request: TaskRequest) -> Task:
         service = self._service
-        with service.store.admission() as tx:
+        with service.admission(Task, request) as tx:
             task = create_task(tx, request, service.catalogue, service.settings.pool, service.clock())
         LOG.info("task %s of project %s: %d slots, %s", task.uuid, task.project_id, task.slots, task.topology)
         service.work_arrived()

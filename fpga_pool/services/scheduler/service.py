@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -12,10 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.objects.pool import Job, Shard
+from fpga_pool.model.objects.quotas import Amounts
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
+from fpga_pool.model.rules.shared.quotas import check_quota
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
@@ -33,10 +36,35 @@ from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, L
 from fpga_pool.services.scheduler.planner import Calibrator, Planner, prepare, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.store.purge import purge
+from fpga_pool.store.quotas import lock_limits, used
 from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
 from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
 
 LOG = logging.getLogger(__name__)
+
+#: How often what ended long ago is looked for.
+PURGE_S = 3600.0
+
+
+class Admissible(Protocol):
+    """A request for work, which adds to what its project uses."""
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of the object to be."""
+        ...
+
+    @property
+    def project_id(self) -> str:
+        """The project that it counts for."""
+        ...
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds."""
+        ...
 
 
 class SchedulerService:
@@ -103,6 +131,7 @@ class SchedulerService:
             Loop("refit", self.calibrator.refit, settings.refit_interval_s),
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
+            *([Loop("purge", self._purge, PURGE_S)] if settings.retention_s else []),
             *([] if self.departures is None else [self.departures.loop]),
         ]
         for loop in self._loops:
@@ -133,6 +162,22 @@ class SchedulerService:
             deadline_s=self.clock() + self.settings.token_lifetime_s,
         )
         return sign(grant, self.token_key)
+
+    @contextmanager
+    def admission(self, kind: type, request: Admissible) -> Iterator[SqlTransaction]:
+        """Begin the transaction that stores a request as an object of a kind.
+
+        QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
+        """
+        project_id, amounts = request.project_id, request.amounts
+        with self.store.admission() as tx:
+            limits = lock_limits(tx.connection, project_id).over(self.settings.quotas)
+            try:
+                check_quota(project_id, limits, used(tx.connection, project_id, amounts), amounts)
+            except QuotaExceeded:
+                tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
+                raise
+            yield tx
 
     def writer(self, shard: str) -> ShardWriter:
         """Return the writer that executes requests on a shard on behalf of its owner."""
@@ -200,6 +245,22 @@ class SchedulerService:
         except StorageFull:
             self.ownership.deaf()
             raise
+
+    def _purge(self) -> bool:
+        """Remove what ended long ago, unless another scheduler does: the owner of the first shard."""
+        with self.store.reading() as tx:
+            first = min(tx.generations(), default="")
+        if first in self.ownership.shards():
+            removed = {
+                kind: count
+                for kind, count in purge(self.store, self.clock() - self.settings.retention_s).items()
+                if count
+            }
+            if removed:
+                LOG.info(
+                    "removed from the database: %s", ", ".join(f"{count} {kind}" for kind, count in removed.items())
+                )
+        return False
 
     def _note_alive(self) -> bool:
         with self.hearing_hosts():

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
 
@@ -31,4 +32,8 @@ class SchedulerSettings:
     shard_timeout_s: float = 5.0
     #: How long a token may be used to open a stream.
     token_lifetime_s: float = 300.0
+    #: How long what has ended stays in the database; 0 = for ever.
+    retention_s: float = 0.0
+    #: Limits of projects that have none of their own.
+    quotas: QuotaLimits = DEFAULT_LIMITS
     pool: PoolSettings = field(default_factory=PoolSettings)

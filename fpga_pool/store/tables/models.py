@@ -217,6 +217,7 @@ class BatchRow(Versioned, Base):
     lower_bound_s: Mapped[float | None]
     planned_completion_s: Mapped[float | None]
     completion_bound_s: Mapped[float | None]
+    input_bytes: Mapped[int]
     history: Mapped[History]
 
 
@@ -268,6 +269,20 @@ class JobRow(Versioned, Base):
     changed_in: Mapped[int]
 
 
+class QuotaRow(Base):
+    """The limits of a project, NULL = the default; its row is also the lock of what is admitted of the project."""
+
+    __tablename__ = "quotas"
+
+    project_id: Mapped[Word] = mapped_column(primary_key=True)
+    jobs: Mapped[int | None]
+    input_bytes: Mapped[int | None]
+    task_slots: Mapped[int | None]
+    gang_processors: Mapped[int | None]
+    #: How often something was admitted, or refused by the quota.
+    admissions: Mapped[int]
+
+
 class CommandRow(Base):
     """Row of `model.messages.agents.Command`: the outbox, emptied as agents acknowledge."""
 
@@ -313,6 +328,7 @@ class TimeModelRow(Base):
 
 
 Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
+Index("ix_batches_in_state_of_project", BatchRow.project_id, BatchRow.state)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
 
 

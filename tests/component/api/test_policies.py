@@ -36,6 +36,10 @@ ALLOWED = {
     "list_slots": INSPECT,
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
+    "show_quota": OWN,
+    "show_project_quota": INSPECT,
+    "set_quota": {"admin", "system admin"},
+    "unset_quota": {"admin", "system admin"},
     "list_hosts": CATALOGUE,
     "show_host": CATALOGUE,
     "list_functions": CATALOGUE,
@@ -49,6 +53,7 @@ BODIES = {
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
     "change_slot": {"drain": False},
+    "set_quota": {"jobs": 5},
 }
 
 

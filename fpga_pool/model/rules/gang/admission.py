@@ -13,6 +13,7 @@ from fpga_pool.model.fields import Seconds, text
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
+from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
 from fpga_pool.model.rules.shared.admission import WorkRequest, emptiest, owned
 from fpga_pool.model.transaction import Transaction
@@ -33,6 +34,11 @@ class GangRequest(WorkRequest, frozen=True, kw_only=True):
     #: See `Gang`.
     image: Annotated[str, text(LONGEST_IMAGE)] = ""
     command: Annotated[str, text(LONGEST_COMMAND)] = ""
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds to the use of its project's quota."""
+        return {Resource.GANG_PROCESSORS: self.processes}
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:

@@ -13,6 +13,7 @@ from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
 from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
+from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.rules.shared.admission import (
     WorkRequest,
     as_stored,
@@ -48,6 +49,12 @@ class PipelineRequest(WorkRequest, frozen=True, kw_only=True):
     """A pipeline as a tenant asks for it; the subtasks in any order."""
 
     subtasks: Annotated[tuple[SubtaskRequest, ...], Meta(min_length=1, description="a list of 1 subtask or more")]
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds to the use of its project's quota."""
+        sizes = [subtask.input_bytes for subtask in self.subtasks]
+        return {Resource.JOBS: len(sizes), Resource.INPUT_BYTES: sum(sizes)}
 
 
 def create_pipeline(

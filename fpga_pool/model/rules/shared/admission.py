@@ -57,6 +57,7 @@ def as_stored(
         policy=policy,
         created_at=now_s,
         jobs=len(requested),
+        input_bytes=sum(job.input_bytes for job in requested),
     )
     jobs = [
         Job(

@@ -14,6 +14,7 @@ from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.objects.pool import Slot
+from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest, cancel_batch, cancel_jobs, check_batch
 from fpga_pool.model.rules.shared.admission import WorkRequest, as_stored, emptiest, owned
@@ -46,6 +47,18 @@ class TaskRequest(WorkRequest, frozen=True, kw_only=True):
     shapes: Annotated[
         tuple[TaskShape, ...], Meta(max_length=MOST_SLOTS, description=f"a list of at most {MOST_SLOTS} shapes")
     ] = ()
+
+    @property
+    def most_slots(self) -> int:
+        """The slots of its widest shape."""
+        return max((shape.slots for shape in self.shapes), default=len(self.shares))
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds to the use of its project's quota."""
+        input_bytes = sum(share.input_bytes for share in self.shares)
+        shares = {Resource.JOBS: len(self.shares), Resource.INPUT_BYTES: input_bytes}
+        return {**shares, Resource.TASK_SLOTS: self.most_slots}
 
 
 def create_task(
@@ -84,7 +97,7 @@ def create_task(
         user_id=request.user_id,
         name=request.name,
         function=request.function,
-        slots=max((shape.slots for shape in request.shapes), default=count),
+        slots=request.most_slots,
         shares=count,
         shapes=request.shapes,
         topology=request.topology,

@@ -38,6 +38,7 @@ def upgrade() -> None:
     _create_processes()
     _create_migrations()
     _create_commands()
+    _create_quotas()
     _create_policy_memories()
 
 
@@ -151,7 +152,7 @@ def _create_batches() -> None:
         *_columns(STATE, "state"),
         *_columns(LONG_TEXT, "history"),
         *_columns(FLAG, "cancel_requested"),
-        *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "generation"),
+        *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"),
         *_columns(NUMBER, "created_at"),
         *_columns(
             NUMBER,
@@ -166,6 +167,7 @@ def _create_batches() -> None:
         **TABLE_OPTIONS,
     )
     op.create_index("ix_batches_newest", "batches", ["created_at", "uuid"])
+    op.create_index("ix_batches_in_state_of_project", "batches", ["project_id", "state"])
     op.create_index("ix_batches_newest_of_project", "batches", ["project_id", "created_at", "uuid"])
 
 
@@ -341,6 +343,16 @@ def _create_commands() -> None:
     )
     op.create_index("ix_commands_host", "commands", ["host"])
     op.create_index("ix_commands_in_order", "commands", ["shard", "position"])
+
+
+def _create_quotas() -> None:
+    op.create_table(
+        "quotas",
+        sa.Column("project_id", WORD, primary_key=True),
+        *_columns(INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", nullable=True),
+        *_columns(INTEGER, "admissions"),
+        **TABLE_OPTIONS,
+    )
 
 
 def _create_policy_memories() -> None:

@@ -1,0 +1,97 @@
+"""`fpga-pool quota`: how much of the pool a project may ask for, and how much of that it uses."""
+
+import argparse
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from fpga_pool.cli.client.base import PoolLister, Table
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.quotas import UNLIMITED, Quota, QuotaLimits, Resource
+
+
+class Limit(FormattableColumn[Any]):
+    """A limit, perhaps none."""
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return "unlimited" if self._value == UNLIMITED else str(self._value)
+
+    def machine_readable(self) -> int:
+        """Leave it a number, as in the API."""
+        limit: int = self._value
+        return limit
+
+
+class Show(PoolLister):
+    """Show the limits of a project, and how much of them is used."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "project", nargs="?", metavar="PROJECT", help="id of a project; other ones than the own are for operators"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return _table(self.client.quota(parsed_args.project))
+
+
+class Set(PoolLister):
+    """Change limits of a project; those that are not given stay as they are."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("project", metavar="PROJECT", help="id of the project")
+        for resource, what in _WHAT.items():
+            parser.add_argument(_option(resource), type=_limit, metavar="N", help=f"{what}; {UNLIMITED} = no limit")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        given = {resource: getattr(parsed_args, resource) for resource in Resource}
+        if all(limit is None for limit in given.values()):
+            raise InvalidInput(f"expected at least one of {', '.join(map(_option, Resource))}")
+        return _table(self.client.set_quota(parsed_args.project, QuotaLimits(**given)))
+
+
+class Unset(PoolLister):
+    """Return a project to the default limits."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("project", metavar="PROJECT", help="id of the project")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return _table(self.client.unset_quota(parsed_args.project))
+
+
+_WHAT = {
+    Resource.JOBS: "most jobs that have not ended",
+    Resource.INPUT_BYTES: "most bytes of input of batches, tasks and pipelines that have not ended",
+    Resource.TASK_SLOTS: "most slots requested by tasks that have not ended",
+    Resource.GANG_PROCESSORS: "most processes of gangs that have not ended",
+}
+
+
+def _option(resource: Resource) -> str:
+    return f"--{resource.replace('_', '-')}"
+
+
+def _limit(text: str) -> int:
+    limit = int(text)
+    if limit < UNLIMITED:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, or {UNLIMITED}, found {text}")
+    return limit
+
+
+def _table(quota: Quota) -> Table:
+    return ("resource", "limit", "default", "used"), [
+        (one.resource, Limit(one.limit), one.default, one.used) for one in quota.resources
+    ]

@@ -1,0 +1,73 @@
+"""Quotas: how much of the pool one project may ask for at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, structs
+
+from fpga_pool.model.codec import Message
+
+UNLIMITED = -1
+QuotaLimit = Annotated[
+    int, Meta(ge=UNLIMITED, le=2**63 - 1, description=f"a number of at least 0, or {UNLIMITED} for no limit")
+]
+
+
+class Resource(StrEnum):
+    """What a quota limits."""
+
+    #: Jobs of batches, tasks and pipelines that have not ended.
+    JOBS = "jobs"
+    #: Input of the batches, tasks and pipelines that have not ended, all their jobs included.
+    INPUT_BYTES = "input_bytes"
+    #: Slots for which tasks that have not ended ask.
+    TASK_SLOTS = "task_slots"
+    #: Processes of gangs that have not ended: each takes one processor.
+    GANG_PROCESSORS = "gang_processors"
+
+
+#: Amounts by resource; what is not named is not asked for, or 0.
+Amounts = Mapping[Resource, int]
+
+
+class QuotaLimits(Message, frozen=True, kw_only=True):
+    """Limits of a project; null = the default one, or in a change: as before."""
+
+    jobs: QuotaLimit | None = None
+    input_bytes: QuotaLimit | None = None
+    task_slots: QuotaLimit | None = None
+    gang_processors: QuotaLimit | None = None
+
+    def of(self, resource: Resource) -> int | None:
+        """Return the limit of a resource."""
+        limit: int | None = getattr(self, resource)
+        return limit
+
+    def over(self, others: "QuotaLimits") -> "QuotaLimits":
+        """Return these limits, and those of `others` where these have none."""
+        own = {one: limit for one in Resource if (limit := self.of(one)) is not None}
+        return structs.replace(others, **own)
+
+
+#: Limits of projects for which nothing else is configured.
+DEFAULT_LIMITS = QuotaLimits(jobs=100_000, input_bytes=64 << 40, task_slots=1_000, gang_processors=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceQuota:
+    """One resource of a project: its limit, whether that is the default one, and the amount in use."""
+
+    resource: str
+    limit: int
+    default: bool
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The limits of a project, and what it uses of them."""
+
+    project_id: str
+    resources: tuple[ResourceQuota, ...]

@@ -1,0 +1,161 @@
+"""Removal of what ended long ago: finished work, released leases, hosts that left, and offers of keys.
+
+Each transaction removes a limited number of rows, so that no other one waits long; a purge that was interrupted is
+continued by the next.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Delete, Select, and_, delete, exists, func, or_, select
+
+from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
+from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
+from fpga_pool.model.objects.tasks import ENDED_TASKS
+from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, TaskRow
+from fpga_pool.store.tables.models import BatchRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
+from fpga_pool.store.removal import remove_host
+from fpga_pool.store.store import Store
+
+#: Rows that one transaction removes at most, of each table.
+ROWS = 500
+#: Batches whose jobs are looked for together.
+BATCHES = 50
+
+_ENDED_BATCHES = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
+
+
+def purge(
+    store: Store, ended_before: float, project_id: str | None = None, *, dry_run: bool = False
+) -> Mapping[str, int]:
+    """Remove what ended before a point in time, UTC seconds (of one project); return how many of each kind.
+
+    A batch stays as long as a host of the pool holds a result of it. Hosts and offers of keys are of no project.
+    """
+    purged: Counter[str] = Counter()
+    batches, gangs = _batches(ended_before, project_id), _gangs(ended_before, project_id)
+    leases, offers = _leases(ended_before, project_id), _offers(ended_before)
+    hosts = [] if project_id is not None else _hosts(store, ended_before)
+    if dry_run:
+        jobs = select(JobRow.uuid).where(JobRow.batch_uuid.in_(batches))
+        tasks = select(TaskRow.uuid).where(TaskRow.uuid.in_(batches))
+        counted = {"batches": batches, "jobs": jobs, "tasks": tasks, "gangs": gangs, "leases": leases}
+        purged.update({kind: _count(store, query) for kind, query in counted.items()})
+        purged.update(hosts=len(hosts), offers=0 if project_id is not None else _count(store, offers))
+        return purged
+    for found in _pieces(store, batches, BATCHES):
+        purged.update(_remove_batches(store, found))
+    for found in _pieces(store, gangs, BATCHES):
+        for row in (ProcessRow, MigrationRow):
+            _remove_all(store, select(row.uuid).where(row.gang_uuid.in_(found)), row.uuid)
+        purged["gangs"] += _remove(store, delete(GangRow).where(GangRow.uuid.in_(found)))
+    purged["leases"] += _remove_all(store, leases, LeaseRow.uuid)
+    if project_id is None:
+        purged["hosts"] += sum(_remove_silent(store, shard, name) for shard, name in hosts)
+        purged["offers"] += _remove_all(store, offers, EnrolmentRow.host)
+    return purged
+
+
+def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
+    """Return the query for the batches, those of tasks and pipelines included, of which nothing is in use."""
+    held = and_(
+        JobRow.batch_uuid == BatchRow.uuid,
+        JobRow.state == JobState.RESULT_HELD,
+        JobRow.host.in_(select(HostRow.name)),
+    )
+    open_task = and_(TaskRow.uuid == BatchRow.uuid, TaskRow.state.not_in(ENDED_TASKS))
+    return select(BatchRow.uuid).where(
+        BatchRow.state.in_(_ENDED_BATCHES),
+        BatchRow.ended_at < ended_before,
+        # No batch ends before it was created: an index has this order.
+        BatchRow.created_at < ended_before,
+        *([] if project_id is None else [BatchRow.project_id == project_id]),
+        ~exists().where(held),
+        ~exists().where(open_task),
+    )
+
+
+def _gangs(ended_before: float, project_id: str | None) -> Select[Any]:
+    live = and_(ProcessRow.gang_uuid == GangRow.uuid, ProcessRow.state.in_(LIVE_PROCESSES))
+    return select(GangRow.uuid).where(
+        GangRow.state.in_(ENDED_GANGS),
+        GangRow.ended_at < ended_before,
+        *([] if project_id is None else [GangRow.project_id == project_id]),
+        ~exists().where(live),
+    )
+
+
+def _leases(ended_before: float, project_id: str | None) -> Select[Any]:
+    return select(LeaseRow.uuid).where(
+        LeaseRow.state == LeaseState.RELEASED,
+        LeaseRow.released_at < ended_before,
+        *([] if project_id is None else [LeaseRow.project_id == project_id]),
+    )
+
+
+def _offers(ended_before: float) -> Select[Any]:
+    """Return the query for the hosts without a key that have only offered one, or were invited."""
+    return select(EnrolmentRow.host).where(
+        EnrolmentRow.key == "", EnrolmentRow.changed_at < ended_before, EnrolmentRow.code_expires_at < ended_before
+    )
+
+
+def _hosts(store: Store, ended_before: float) -> Sequence[tuple[str, str]]:
+    """Return shard and name of the hosts that are silent for so long, and have neither slots nor processes."""
+    of_host = ProcessRow.processor == ProcessorRow.name
+    live = and_(ProcessorRow.host == HostRow.name, of_host, ProcessRow.state.in_(LIVE_PROCESSES))
+    used = or_(exists().where(SlotRow.host == HostRow.name), exists().where(live))
+    silent = HostRow.alive.is_(False), HostRow.heard_at < ended_before
+    with store.reading() as tx:
+        return [tuple(row) for row in tx.connection.execute(select(HostRow.shard, HostRow.name).where(*silent, ~used))]
+
+
+def _remove_silent(store: Store, shard: str, name: str) -> int:
+    try:
+        remove_host(store, shard, name)
+    except Conflict:  # it has come back
+        return 0
+    return 1
+
+
+def _remove_batches(store: Store, uuids: list[str]) -> dict[str, int]:
+    jobs = 0
+    for found in _pieces(store, select(JobRow.uuid).where(JobRow.batch_uuid.in_(uuids)), ROWS):
+        jobs += _remove(
+            store, delete(RunRow).where(RunRow.job.in_(found)), delete(JobRow).where(JobRow.uuid.in_(found))
+        )
+    tasks = _remove(store, delete(TaskRow).where(TaskRow.uuid.in_(uuids)))
+    batches = _remove(store, delete(BatchRow).where(BatchRow.uuid.in_(uuids)))
+    return {"batches": batches, "jobs": jobs, "tasks": tasks}
+
+
+def _remove_all(store: Store, keys: Select[Any], column: Any) -> int:
+    """Remove the rows whose keys a query finds; return how many."""
+    return sum(_remove(store, delete(column.class_).where(column.in_(found))) for found in _pieces(store, keys, ROWS))
+
+
+def _pieces(store: Store, keys: Select[Any], size: int) -> Iterator[list[str]]:
+    """Yield the keys that a query finds, some at a time; they must be removed before the next ones are read."""
+    before: list[str] = []
+    while True:
+        with store.reading() as tx:
+            found = list(tx.connection.execute(keys.limit(size)).scalars())
+        if not found or found == before:  # the latter should they have become used meanwhile
+            return
+        yield found
+        before = found
+
+
+def _remove(store: Store, *statements: Delete) -> int:
+    """Execute statements in one transaction; return how many rows the last one has removed."""
+    with store.admission() as tx:
+        for statement in statements:
+            removed = tx.connection.execute(statement).rowcount
+    return int(removed)
+
+
+def _count(store: Store, keys: Select[Any]) -> int:
+    with store.reading() as tx:
+        return int(tx.connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one())

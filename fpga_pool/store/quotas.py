@@ -1,0 +1,87 @@
+"""The quotas of projects: limits, use, and the lock that admits the work of a project one request after the other."""
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any, cast
+
+from sqlalchemy import Connection, Executable, Table, bindparam, delete, func, select
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
+from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
+from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
+from fpga_pool.store.engine import translated
+from fpga_pool.store.tables.families import GangRow, TaskRow
+from fpga_pool.store.tables.models import BatchRow, QuotaRow
+from fpga_pool.store.store import Store
+
+_QUOTAS = cast("Table", QuotaRow.__table__)
+_LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
+
+_OPEN_BATCHES = (BatchState.PENDING, BatchState.RUNNING)
+_OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
+_OPEN_GANGS = tuple(set(GangState) - ENDED_GANGS)
+_ENDED_JOBS = BatchRow.jobs_completed + BatchRow.jobs_failed + BatchRow.jobs_cancelled
+
+#: What is added up for a resource, over which rows.
+_USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
+    Resource.JOBS: (BatchRow.jobs - _ENDED_JOBS, BatchRow.project_id, BatchRow.state, _OPEN_BATCHES),
+    Resource.INPUT_BYTES: (BatchRow.input_bytes, BatchRow.project_id, BatchRow.state, _OPEN_BATCHES),
+    Resource.TASK_SLOTS: (TaskRow.slots, TaskRow.project_id, TaskRow.state, _OPEN_TASKS),
+    Resource.GANG_PROCESSORS: (GangRow.processes, GangRow.project_id, GangRow.state, _OPEN_GANGS),
+}
+
+
+def lock_limits(connection: Connection, project_id: str) -> QuotaLimits:
+    """Return the limits of a project; until the transaction ends no other one admits its work."""
+    connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
+    return _limits(connection, project_id)
+
+
+def used(connection: Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
+    """Return how much of these resources a project uses."""
+    return {one: int(connection.execute(_use(one), {"project": project_id}).scalar_one()) for one in resources}
+
+
+def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
+    """Return the limits that a project has of its own, and its use of all resources."""
+    with store.reading() as tx:
+        return _limits(tx.connection, project_id), used(tx.connection, project_id, Resource)
+
+
+def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
+    """Change limits of a project; those that are None stay as they are."""
+    with store.admission() as tx:
+        before = lock_limits(tx.connection, project_id)
+        values = {one.value: limits.over(before).of(one) for one in Resource}
+        tx.connection.execute(_QUOTAS.update().where(_QUOTAS.c.project_id == project_id).values(values))
+
+
+def unset_limits(store: Store, project_id: str) -> None:
+    """Return a project to the default limits."""
+    with store.admission() as tx, translated():
+        tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
+
+
+def _limits(connection: Connection, project_id: str) -> QuotaLimits:
+    row = connection.execute(select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
+    return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
+
+
+@cache
+def _use(resource: Resource) -> Executable:
+    amount, project, state, open_states = _USED[resource]
+    return select(func.coalesce(func.sum(amount), 0)).where(project == bindparam("project"), state.in_(open_states))
+
+
+@cache
+def _lock(dialect: str) -> Executable:
+    """Return the statement that locks the row of `project_id`, and stores it where there is none."""
+    first: dict[str, Any] = {"project_id": bindparam("project_id"), "admissions": 1}
+    again = {"admissions": _QUOTAS.c.admissions + 1}
+    if dialect == "mysql":
+        return mysql.insert(_QUOTAS).values(first).on_duplicate_key_update(again)
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_QUOTAS)
+    locking: Executable = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
+    return locking

@@ -1,0 +1,22 @@
+def test_quota_is_set_shown_and_unset(run):
+    assert run("quota", "set", "project-a", "--jobs", 5, "--task-slots", -1).status == 0
+    shown = run("quota", "show", "project-a", "-f", "json").json
+    assert [(row["resource"], row["limit"], row["default"]) for row in shown[:1] + shown[2:3]] == [
+        ("jobs", 5, False),
+        ("task_slots", -1, False),
+    ]
+    assert "unlimited" in run("quota", "show", "project-a").out
+    assert all(row["default"] for row in run("quota", "unset", "project-a", "-f", "json").json)
+
+
+def test_the_own_quota_is_shown_with_its_use(run, client):
+    assert run("quota", "show", "-f", "json").json[0] == {
+        "resource": "jobs", "limit": 100_000, "default": True, "used": 0
+    }  # fmt: skip
+
+
+def test_a_change_of_nothing_and_impossible_limits_are_wrong_usage(run, capsys):
+    answer = run("quota", "set", "project-a")
+    assert (answer.status, "expected at least one of --jobs, --input-bytes" in answer.err) == (2, True)
+    answer = run("quota", "set", "project-a", "--jobs", "-2")
+    assert (answer.status, "expected a number of at least 0, or -1, found -2" in capsys.readouterr().err) == (2, True)

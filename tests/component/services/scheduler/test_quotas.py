@@ -1,0 +1,77 @@
+"""Quotas at the scheduler: what is refused, with which error, also where several come at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fpga_pool.model.exceptions import DuplicateId, InvalidInput, QuotaExceeded
+from fpga_pool.model.objects.quotas import QuotaLimits
+
+
+def used(running, project="p"):
+    return {one.resource: one.used for one in running.api.quota(project).resources}
+
+
+def test_a_batch_beyond_the_quota_of_its_project_is_refused_and_nothing_is_stored(running):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=3))
+    running.create(agent, "sha256", "sha256")
+    with pytest.raises(QuotaExceeded, match=r"project p .*: jobs: 2 requested, 2 of 3 used"):
+        running.create(agent, "sha256", "sha256")
+    running.create(agent, "sha256")
+    assert used(running)["jobs"] == 3
+    assert len(running.api.batches("p", 10)) == 2
+    running.create(agent, "sha256", "sha256", project="other")
+
+
+def test_bytes_count_until_the_batch_ends(running, until):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(input_bytes=2500))
+    batch = running.create(agent, "sha256", "sha256", input_bytes=1000)
+    with pytest.raises(QuotaExceeded, match="input_bytes: 1000 requested, 2000 of 2500 used"):
+        running.create(agent, "sha256", input_bytes=1000)
+    until(lambda: running.states(batch) == ["WAITING_INPUT"] * 2)
+    running.api.cancel_batch("p", batch.uuid)
+    for job in running.jobs(batch):
+        running.released(job)
+    running.create(agent, "sha256", input_bytes=1000)
+    assert used(running)["input_bytes"] == 1000
+
+
+def test_a_repeat_of_what_was_admitted_is_recognised_though_the_quota_is_used_up(running):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=1))
+    request = running.request(agent, "sha256")
+    running.api.create_batch(request)
+    with pytest.raises(DuplicateId):
+        running.api.create_batch(request)
+
+
+def test_many_at_once_get_no_more_than_the_quota(running):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=4))
+
+    def create(_):
+        try:
+            running.create(agent, "sha256")
+        except QuotaExceeded:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as clients:
+        assert sum(clients.map(create, range(12))) == 4
+
+
+def test_an_operator_returns_a_project_to_the_default(running):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=0))
+    with pytest.raises(QuotaExceeded):
+        running.create(agent, "sha256")
+    assert running.api.unset_quota("p").resources[0].default
+    running.create(agent, "sha256")
+
+
+@pytest.mark.parametrize("project", ["", "a b", "x" * 65, "../p"])
+def test_names_that_no_project_has_are_refused(running, project):
+    with pytest.raises(InvalidInput, match="project_id: expected 1 to 64 letters"):
+        running.api.quota(project)

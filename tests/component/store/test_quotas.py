@@ -1,0 +1,78 @@
+"""Quotas in the database: what is used, whose limits, and two that are admitted at the same time."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.objects.gangs import GangState
+from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.model.objects.quotas import QuotaLimits, Resource
+from fpga_pool.model.objects.tasks import TaskState
+from fpga_pool.store.quotas import lock_limits, quota, set_limits, unset_limits, used
+
+WAIT_S = 30.0
+
+
+def usage(store, project="project-a"):
+    return {str(resource): amount for resource, amount in quota(store, project)[1].items() if amount}
+
+
+def test_a_project_without_work_uses_nothing(store):
+    assert quota(store, "project-a") == (QuotaLimits(), dict.fromkeys(Resource, 0))
+
+
+def test_what_has_not_ended_counts(store, make):
+    open_batch = make.batch(jobs=10, jobs_completed=3, jobs_failed=1, jobs_cancelled=2, input_bytes=500)
+    with store.admission() as tx:
+        tx.add(open_batch, make.batch(jobs=7, input_bytes=9, state=BatchState.RUNNING))
+        tx.add(make.batch(jobs=5, jobs_completed=5, input_bytes=100, state=BatchState.COMPLETED))
+        tx.add(make.batch(jobs=5, input_bytes=100, project_id="project-b"))
+    # 10 - 6 jobs have not ended in the first batch; its input counts until it ends.
+    assert usage(store) == {"jobs": 4 + 7, "input_bytes": 509}
+    assert usage(store, "project-b") == {"jobs": 5, "input_bytes": 100}
+
+
+def test_tasks_and_gangs_count_until_they_end(store, make):
+    with store.admission() as tx:
+        for state in (TaskState.QUEUED, TaskState.RUNNING, TaskState.FAILED):
+            batch = make.batch(state=BatchState.COMPLETED)
+            tx.add(batch, replace(make.task(batch), slots=3, state=state))
+        tx.add(make.gang(processes=5), make.gang(processes=9, state=GangState.COMPLETED))
+    assert usage(store) == {"task_slots": 6, "gang_processors": 5}
+
+
+def test_limits_of_a_project_are_changed_one_by_one_and_forgotten_together(store):
+    set_limits(store, "project-a", QuotaLimits(jobs=5))
+    set_limits(store, "project-a", QuotaLimits(task_slots=0, jobs=-1))
+    assert quota(store, "project-a")[0] == QuotaLimits(jobs=-1, task_slots=0)
+    assert quota(store, "project-b")[0] == QuotaLimits()
+    unset_limits(store, "project-a")
+    unset_limits(store, "project-a")
+    assert quota(store, "project-a")[0] == QuotaLimits()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_of_a_project_are_admitted_one_after_the_other(store, make, known):
+    """The second sees what the first stored: otherwise both could have the last of a quota."""
+    if known:
+        set_limits(store, "project-a", QuotaLimits(jobs=10))
+    seen = []
+    locked = threading.Event()
+
+    def admit_second():
+        locked.wait(WAIT_S)
+        with store.admission() as tx:
+            lock_limits(tx.connection, "project-a")
+            seen.append(used(tx.connection, "project-a", [Resource.JOBS])[Resource.JOBS])
+
+    second = threading.Thread(target=admit_second)
+    second.start()
+    with store.admission() as tx:
+        lock_limits(tx.connection, "project-a")
+        locked.set()
+        second.join(0.2)
+        assert not seen
+        tx.add(make.batch(jobs=10))
+    second.join(WAIT_S)
+    assert seen == [10]
