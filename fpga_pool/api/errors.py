@@ -21,7 +21,6 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.NotFound, 404),
     (exceptions.UnsupportedVersion, 406),
     (exceptions.Conflict, 409),
-    (exceptions.TooManyRequests, 429),
     (exceptions.InvalidCatalogue, 500),
     (exceptions.InvalidInput, 400),
     (exceptions.StorageFull, 507),

@@ -73,12 +73,6 @@ class QuotaExceeded(FpgaPoolError):
     code = "fpga_pool.quota_exceeded"
 
 
-class TooManyRequests(FpgaPoolError):
-    """A project that sends requests faster than it may; send them later."""
-
-    code = "fpga_pool.too_many_requests"
-
-
 class UnsupportedVersion(FpgaPoolError):
     """A request for a microversion that this API does not have."""
 

@@ -122,7 +122,7 @@ class Transaction(Protocol):
         ...
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """Return the jobs in state PENDING that were planned at least so often."""
+        """Return the jobs in state PENDING with at least so many attempts that count."""
         ...
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:

@@ -9,6 +9,7 @@ answering when one of its nodes ends.
 import contextlib
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc.server import RPCServer
 
+from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import (
     FpgaPoolError,
     HostTaken,
@@ -120,6 +122,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self._shown: dict[str, Allowance] = {}
         self._lock = threading.Lock()
 
     def note(self, code: str) -> int:
@@ -127,6 +130,12 @@ class Refusals:
         with self._lock:
             self._counts[code] += 1
             return self._counts[code]
+
+    def is_shown(self, code: str) -> bool:
+        """Return whether one more may be logged: ten at once, then one per ten seconds of each code."""
+        with self._lock:
+            allowance = self._shown.setdefault(code, Allowance(at_once=10, per_s=0.1))
+            return allowance.take(time.monotonic())
 
     def counts(self) -> dict[str, int]:
         """Return how many of each there were."""
@@ -155,7 +164,7 @@ class _Greeter:
 
 
 class _Dispatcher(messaging.RPCDispatcher):
-    """Lets in signed calls only; counts refused calls and logs each in one line."""
+    """Lets in signed calls only; counts refused calls and logs them, one line each, as long as they are few."""
 
     def __init__(self, endpoints: Sequence[object], topic: str, gate: Gate, refusals: Refusals) -> None:
         super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
@@ -195,7 +204,8 @@ class _Dispatcher(messaging.RPCDispatcher):
 
     def _note(self, code: str, incoming: Any, error: BaseException) -> None:
         count = self._refusals.note(code)
-        LOG.warning("refused %.200s: %s (%s: %d so far)", incoming.message.get("method"), error, code, count)
+        level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
+        LOG.log(level, "refused %.200s: %s (%s: %d so far)", incoming.message.get("method"), error, code, count)
 
 
 #: Messages that oslo.messaging itself refuses and only logs: by logger the log message, and our error code.

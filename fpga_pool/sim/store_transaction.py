@@ -106,7 +106,7 @@ class MemoryTransaction:
         return [job for job in jobs if stored.get(job.uuid) == job.generation]
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        return [job for job in self._pending() if job.attempt >= attempts]
+        return [job for job in self._pending() if job.counted_attempts >= attempts]
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]

@@ -232,7 +232,7 @@ class Reads(GangReads, TaskReads):
         return same
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """Return the jobs in state PENDING that were planned at least so often."""
+        """Return the jobs in state PENDING with at least so many attempts that count."""
         return self._all(Job, exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:

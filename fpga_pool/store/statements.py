@@ -110,10 +110,10 @@ def living_hosts(*, scoped: bool) -> Select[Any]:
 
 @cache
 def exhausted_jobs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state PENDING that were planned at least `attempts` times."""
+    """Return the query for the jobs in state PENDING with at least `attempts` attempts that count."""
     jobs = table(Job).c
     pending = all_of(Job).where(jobs.state == JobState.PENDING, *_within(jobs.shard, scoped=scoped))
-    return pending.where(jobs.attempt >= bindparam("attempts")).order_by(jobs.uuid)
+    return pending.where(jobs.attempt - jobs.excused >= bindparam("attempts")).order_by(jobs.uuid)
 
 
 @cache

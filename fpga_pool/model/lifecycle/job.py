@@ -85,6 +85,8 @@ class Displaced:
     reason: str
     #: Its agent can be notified.
     agent_reachable: bool = True
+    #: The attempt does not count.
+    excused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,7 @@ def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
     release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
-    return replace(_unplaced(job, event.reason), done=0.0), release
+    return replace(_unplaced(job, event.reason), done=0.0, excused=job.excused + event.excused), release
 
 
 def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:

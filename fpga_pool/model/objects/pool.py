@@ -164,6 +164,8 @@ class Job:
     cancel_requested: bool = False
     #: How many times it was planned; reports of an older attempt are void.
     attempt: int = 0
+    #: Attempts that do not count against the job: an operator took its slot out of service.
+    excused: Internal[int] = 0
     #: Why it waits or failed, for people; and the stable code of a failure.
     reason: str = ""
     error_code: str = ""
@@ -197,6 +199,11 @@ class Job:
     history: Detail[tuple[HistoryEntry, ...]] = ()
     #: Properties that the REST API shows like fields.
     ALSO_SHOWN: ClassVar = ("place",)
+
+    @property
+    def counted_attempts(self) -> int:
+        """How many of its attempts count when it is decided whether it is given up."""
+        return self.attempt - self.excused
 
     @property
     def place(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
-from fpga_pool.model.fields import Number, ProjectId
+from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -96,7 +96,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
         uuid: str,
         states: Sequence[JobState],
         changed_after: Mapping[str, int] | None,
-        wait_s: Number,
+        wait_s: float,
     ) -> JobChanges:
         store = self._service.store
         with store.reading() as tx:

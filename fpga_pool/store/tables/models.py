@@ -241,6 +241,7 @@ class JobRow(Versioned, Base):
     state: Mapped[JobState]
     cancel_requested: Mapped[bool]
     attempt: Mapped[int]
+    excused: Mapped[int]
     reason: Mapped[Words]
     error_code: Mapped[Word]
     host: Mapped[Name]

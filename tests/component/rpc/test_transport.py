@@ -94,3 +94,14 @@ def test_what_oslo_messaging_refuses_by_itself_is_counted(refusals):
 def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # the transport has set it
     listening = amqpdriver.AMQPListener(SimpleNamespace(prefetch_size=0), conn=None)
     assert listening._current_timeout == LOOK_AGAIN_S
+
+
+def test_refused_calls_do_not_fill_the_log(call, refusals, caplog):
+    """An agent that waits for approval repeats its heartbeat every second."""
+    for _ in range(30):
+        with pytest.raises(Exception, match="number"):
+            call("double", number="four")
+    lines = [record for record in caplog.records if record.levelno == logging.WARNING and "refused" in record.message]
+    # Ten at once, then one per ten seconds.
+    assert 10 <= len(lines) < 30
+    assert refusals.counts() == {"fpga_pool.invalid_input": 30}

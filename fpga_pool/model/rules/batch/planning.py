@@ -72,7 +72,9 @@ def snapshot(
         if not placeable:
             continue
         waiting = tx.pending_jobs(batch_uuid)
-        jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)
+        jobs = tuple(
+            job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts
+        )
         if jobs:
             return Snapshot(
                 view=view,

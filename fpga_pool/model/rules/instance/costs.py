@@ -49,7 +49,9 @@ def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
     """Return whether a job cannot leave its slot before it ends: it would be lost, or planned too often."""
     function = catalogue.functions.get(job.function)
     running = job.state is JobState.RUNNING
-    return job.attempt >= settings.max_attempts or (running and function is not None and not function.preemptible)
+    return job.counted_attempts >= settings.max_attempts or (
+        running and function is not None and not function.preemptible
+    )
 
 
 def _end_at(job: Job) -> float:

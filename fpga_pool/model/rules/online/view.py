@@ -120,7 +120,7 @@ def online_view(
         for batch, pending in tx.pending_batches().items()
         if is_online(pending.policy)
         for job in tx.pending_jobs(batch)
-        if job.attempt < settings.max_attempts and job.function in catalogue.functions
+        if job.counted_attempts < settings.max_attempts and job.function in catalogue.functions
     ]
     active = tx.active_jobs()
     online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
@@ -193,7 +193,7 @@ def _settled(job: Job, settings: PoolSettings) -> bool:
     Of the attempts that a job has, half may be moves; the others are for faults.
     """
     leaves = job.cancel_requested or (bool(job.history) and job.history[-1].event == EvictRequested.__name__)
-    return leaves or job.attempt > settings.max_attempts // 2
+    return leaves or job.counted_attempts > settings.max_attempts // 2
 
 
 def _pool(catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels) -> OnlinePool:

@@ -102,7 +102,7 @@ class PipelineFamily:
                     kept=job.uuid in read,
                 )
                 for job in ready(jobs, living)
-                if job.attempt < self._settings.max_attempts and job.function in self._catalogue.functions
+                if job.counted_attempts < self._settings.max_attempts and job.function in self._catalogue.functions
             ]
         if not waiting and not gone:
             return None

@@ -1,5 +1,6 @@
 """Changes of one object with their consequences: commands, leases, counts of its batch, the state of its task."""
 
+import math
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -248,7 +249,7 @@ def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
         return
     lost = next((share for share in tx.batch_jobs(uuid) if share.state is JobState.PENDING), None)
     if lost is not None and task.state is TaskState.RUNNING:
-        _stop_task(tx, uuid, lost.reason, now_s)
+        _stop_task(tx, uuid, lost.reason, now_s, lost.counted_attempts)
     shares = tx.batch_jobs(uuid)
     if any(share.state in (JobState.FAILED, JobState.CANCELLED) for share in shares):
         for share in shares:
@@ -266,10 +267,12 @@ def displace_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None
     settle_task(tx, uuid, now_s)
 
 
-def _stop_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
+def _stop_task(tx: Transaction, uuid: str, reason: str, now_s: float, counted: float = math.inf) -> None:
+    """Take all slots from a task; where the share that was lost has only `counted` attempts, the others are excused."""
     for share in tx.batch_jobs(uuid):
         if share.state in ACTIVE_JOBS:
-            displaced = Displaced(reason=reason, agent_reachable=tx.host(share.host).alive)
+            excused = share.counted_attempts > counted
+            displaced = Displaced(reason=reason, agent_reachable=tx.host(share.host).alive, excused=excused)
             _change_one(tx, share, displaced, now_s, settle=False)
     change_task(tx, tx.task(uuid), TaskDisplaced(reason=reason), now_s)
     _give_back_slots(tx, uuid, now_s)
@@ -311,20 +314,21 @@ def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
 
 
 def displace_jobs(
-    tx: Transaction, slot_name: str, reason: str, now_s: float, *, agent_reachable: bool = True, running: bool = True
+    tx: Transaction, slot_name: str, reason: str, now_s: float, *, agent_reachable: bool = True, drained: bool = False
 ) -> None:
-    """Take all jobs (or all but the `running` one) off a slot; they are planned again."""
+    """Take all jobs off a slot, but for the one that runs where it is `drained`, which costs them no attempt."""
     for job in tx.active_jobs(slot=slot_name):
         followed = tx.job(job.uuid) != job  # another share of its task, which has left already
-        if not followed and (running or job.state is not JobState.RUNNING):
-            change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s, settle=False)
+        if not followed and not (drained and job.state is JobState.RUNNING):
+            displaced = Displaced(reason=reason, agent_reachable=agent_reachable, excused=drained)
+            change_job(tx, job, displaced, now_s, settle=False)
     settle_slots(tx, [slot_name], now_s)
 
 
 def drain_slot(tx: Transaction, name: str, reason: str, now_s: float) -> Slot:
     """Take a slot out of service: the running job ends there, the others are planned elsewhere."""
     change_slot(tx, tx.slot(name), DrainRequested(reason=reason or "drained by the operator"), now_s)
-    displace_jobs(tx, name, f"slot {name} is being drained", now_s, running=False)
+    displace_jobs(tx, name, f"slot {name} is being drained", now_s, drained=True)
     return tx.slot(name)
 
 

@@ -295,7 +295,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
     for job in tx.exhausted_jobs(settings.max_attempts):
         if tx.job(job.uuid) != job:
             continue  # it has followed another share of its task
-        reason = f"given up after {job.attempt} attempts; last: {job.reason}"
+        reason = f"given up after {job.counted_attempts} attempts; last: {job.reason}"
         change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))
     for job in tx.overdue_inputs(now_s - settings.input_timeout_s):

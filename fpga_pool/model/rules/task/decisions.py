@@ -206,7 +206,7 @@ def commit_choices(
         task = tx.task(choice.task.uuid)
         shares = [share for share in tx.batch_jobs(task.uuid) if share.state not in ENDED_JOBS]
         waits = bool(shares) and all(
-            share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares
+            share.state is JobState.PENDING and share.counted_attempts < settings.max_attempts for share in shares
         )
         slots = [tx.slot(name) for name in choice.slots]
         possible = all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
@@ -223,7 +223,7 @@ def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, n
     """Assign a slot to a task; jobs that have not begun there continue elsewhere."""
     for job in tx.active_jobs(slot=name):
         # Of the attempts that a job has, half are for faults.
-        if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
+        if job.state is JobState.WAITING_INPUT and job.counted_attempts <= settings.max_attempts // 2:
             change_job(
                 tx,
                 job,

@@ -109,6 +109,17 @@ def test_a_claim_does_not_stop_a_task_that_could_not_begin_again(pool, tasks):
     assert tasks.get(uuid).state is TaskState.RUNNING
 
 
+def test_a_drain_costs_no_share_of_a_task_an_attempt(pool, tasks):
+    uuid = tasks.create(2, "line")
+    for _ in range(pool.settings.max_attempts + 1):
+        assert tasks.place() == [uuid]
+        (first, *_) = tasks.shares(uuid)
+        pool.drain(first.slot)
+        pool.resume(first.slot)
+    assert {share.counted_attempts for share in tasks.shares(uuid)} == {0}
+    assert tasks.place() == [uuid]
+
+
 def test_an_audit_finds_a_running_task_none_of_whose_shares_is_on_a_slot(pool, tasks):
     uuid = tasks.create(2, "line")
     tasks.place()

@@ -1,0 +1,45 @@
+"""A drain takes work off a slot and costs it nothing: only its own failures count against a job."""
+
+import pytest
+
+from fpga_pool.model.objects.pool import JobState
+
+
+def drained(pool, uuid):
+    """Plan a job and drain the slot that it got; the slot is in service again afterwards."""
+    pool.plan()
+    slot = pool.job(uuid).slot
+    assert slot
+    pool.drain(slot)
+    pool.resume(slot)
+
+
+def test_a_job_that_is_drained_more_often_than_it_may_be_tried_is_still_planned(pool):
+    (uuid,) = [f"{pool.create('sha256')}.0"]
+    for _ in range(pool.settings.max_attempts + 2):
+        drained(pool, uuid)
+    assert pool.tick() == []
+    pool.plan()
+    job = pool.job(uuid)
+    assert (job.state, job.attempt, job.counted_attempts) == (JobState.WAITING_INPUT, 6, 1)
+
+
+def test_failures_count_whatever_was_drained_between_them(pool):
+    uuid = f"{pool.create('sha256')}.0"
+    for _ in range(pool.settings.max_attempts):
+        drained(pool, uuid)
+        pool.plan()
+        pool.fail(uuid)
+    (repair,) = pool.tick()
+    assert pool.job(uuid).state is JobState.FAILED
+    assert "given up after 3 attempts" in repair[1]
+
+
+@pytest.mark.parametrize("state", [JobState.WAITING_INPUT, JobState.STAGED])
+def test_a_fault_of_the_slot_counts(pool, state):
+    uuid = f"{pool.create('sha256')}.0"
+    pool.plan()
+    pool.bring(uuid, state)
+    slot = pool.job(uuid).slot
+    pool.report(pool.slot_report(slot, "FAULTED", reason="broken"))
+    assert (pool.job(uuid).state, pool.job(uuid).counted_attempts) == (JobState.PENDING, 1)
