@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.objects.pool import JobState, SlotState
 
 
 def drained(pool, uuid):
@@ -32,7 +32,7 @@ def test_failures_count_whatever_was_drained_between_them(pool):
         pool.fail(uuid)
     (repair,) = pool.tick()
     assert pool.job(uuid).state is JobState.FAILED
-    assert "given up after 3 attempts" in repair[1]
+    assert "given up after 3 attempts" in repair.reason
 
 
 @pytest.mark.parametrize("state", [JobState.WAITING_INPUT, JobState.STAGED])
@@ -41,5 +41,5 @@ def test_a_fault_of_the_slot_counts(pool, state):
     pool.plan()
     pool.bring(uuid, state)
     slot = pool.job(uuid).slot
-    pool.report(pool.slot_report(slot, "FAULTED", reason="broken"))
+    pool.report(pool.slot_report(slot, SlotState.FAULTED, reason="broken"))
     assert (pool.job(uuid).state, pool.job(uuid).counted_attempts) == (JobState.PENDING, 1)

@@ -1,0 +1,151 @@
+"""What comes from outside is read or refused with the error for it: nothing else comes of any input."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.model.codec import read, to_plain
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.agents import (
+    AssignJob,
+    Command,
+    Heartbeat,
+    JobFinished,
+    ObservedJob,
+    ObservedSlot,
+    ReleaseJob,
+    Report,
+    SlotChanged,
+)
+from fpga_pool.model.messages.requests import TicketRequests
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.batch.admission import BatchRequest
+from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest
+from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.model.rules.task.admission import TaskRequest
+from fpga_pool.sim.files import read_problem
+from fpga_pool.sim.scenario.reading import read_scenario
+from fpga_pool.store import Store
+from fpga_pool.transfer import frames
+from support.fuzzing import changed_bytes, changed_messages
+
+ROOT = Path(__file__).parents[3]
+UUID = "12345678-1234-1234-1234-123456789abc"
+OWNER = {"uuid": UUID, "project_id": "p", "user_id": "u", "name": "n"}
+SENT = {"uuid": UUID, "name": "a", "requester": "h", "input_bytes": 5}
+
+COMMAND = {"id": "c", "shard": "s", "epoch": 1, "host": "h", "slot": "h/0/0", "sequence": 2}
+ASSIGNED = {"type": "AssignJob", "job": "j", "attempt": 1, "function": "f", "input_bytes": 3, "order": 1}
+SLOT = ObservedSlot(slot="h/c/r", card="c", region="r", board="b", kind="k", state=SlotState.EMPTY)
+HEARTBEAT = Heartbeat(
+    host="h", agent_id="a", boot=1, beat=2, at=3.0, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=9,
+    slots=(SLOT,), jobs=(ObservedJob(job="j", attempt=1, slot="h/c/r"),),
+)  # fmt: skip
+REPORTS = [
+    JobFinished(job="j", attempt=1, at=2.0, compute_s=0.5, result_bytes=3, result_sha256="ab" * 32),
+    SlotChanged(slot="h/c/r", at=2.0, state=SlotState.READY, function="f", job="", reason=""),
+]
+
+MESSAGES = {
+    Command: [COMMAND | {"action": to_plain(ReleaseJob(job="j"))}, COMMAND | {"action": ASSIGNED}],
+    Heartbeat: [to_plain(HEARTBEAT)],
+    list[tuple[int, Report]]: [[[number, to_plain(report)] for number, report in enumerate(REPORTS)]],
+    BatchRequest: [OWNER | {"policy": "", "jobs": [SENT | {"function": "f"}]}],
+    TaskRequest: [OWNER | {"function": "f", "shares": [SENT], "shapes": [{"slots": 1, "seconds": 2.0}]}],
+    GangRequest: [OWNER | {"processes": 2, "runtime_s": 60.0, "cpu_usage": 0.5, "command": "x"}],
+    PipelineRequest: [OWNER | {"subtasks": [SENT | {"function": "f"}, {"uuid": UUID, "name": "b", "function": "f"}]}],
+    TicketRequests: [
+        {"tickets": [{"job": UUID, "purpose": "send", "source_address": "::1", "source_port": 4}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("wanted", MESSAGES, ids=lambda wanted: getattr(wanted, "__name__", "reports"))
+@given(data=st.data())
+def test_messages(wanted, data):
+    with contextlib.suppress(InvalidInput):
+        read(wanted, data.draw(changed_messages(MESSAGES[wanted])))
+
+
+def test_the_messages_that_are_changed_are_right():
+    wrong = {Command: 1}  # an order that is not complete is changed as well
+    for wanted, valid in MESSAGES.items():
+        for plain in valid[: wrong.get(wanted, len(valid))]:
+            read(wanted, plain)
+    assert AssignJob.__struct_config__.tag == ASSIGNED["type"]
+
+
+@given(
+    st.binary(max_size=200)
+    | changed_messages([{"version": frames.VERSION, "type": name} for name in sorted(frames._TYPES)]).map(
+        lambda plain: json.dumps(plain, default=str).encode()
+    )
+)
+def test_frames(body):
+    with contextlib.suppress(frames.BadFrame):
+        frames.encode(frames.decode(body))
+
+
+@given(st.binary(min_size=5, max_size=5))
+def test_headers_of_frames(header):
+    with contextlib.suppress(frames.BadFrame):
+        assert 0 < frames.decode_header(header).length <= max(frames.MAX_CONTROL_BYTES, frames.MAX_DATA_BYTES)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory, new_database):
+    store = Store(new_database(tmp_path_factory.mktemp("pool") / "pool.sqlite"))
+    yield json.loads(json.dumps(store.pool_columns().to_plain()))
+    store.close()
+
+
+@given(data=st.data())
+def test_columns_of_the_pool(packed, data):
+    plain = data.draw(changed_messages([packed]))
+    if isinstance(plain, dict):
+        with contextlib.suppress(InvalidInput):
+            PoolColumns.from_plain(plain)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz") / "input"
+
+
+@given(content=changed_bytes([(ROOT / "etc/fpga_pool/catalogue.toml").read_bytes()]))
+def test_catalogues(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        load_catalogue(file)
+
+
+SCENARIOS = [path.read_bytes() for path in sorted((ROOT / "doc/source/user/scenarios").glob("*.toml"))]
+
+
+@given(content=changed_bytes(SCENARIOS))
+def test_scenarios(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_scenario(file)
+
+
+def problem():
+    """A file of arrays, of none of the names that are expected and of all kinds of values."""
+    content = io.BytesIO()
+    np.savez(content, seconds=np.ones((2, 2)), names=np.array(["a", "b"]))
+    return content.getvalue()
+
+
+@given(content=changed_bytes([problem()]))
+def test_problems(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_problem(file)

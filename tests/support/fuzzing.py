@@ -1,0 +1,56 @@
+"""Input that is nearly right: valid messages and files, changed in a few places."""
+
+import copy
+
+from hypothesis import strategies as st
+
+#: Values at the bounds of types, and far beyond.
+NUMBERS = st.sampled_from([0, -1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 10**30, 1e300, -1e300, 0.5])
+NOT_NUMBERS = st.sampled_from([float("inf"), float("-inf"), float("nan")])
+TEXTS = st.sampled_from(["", "../../x", "\0", "\ud800", "a" * 300, "%s", "\u202e", "0" * 5000]) | st.text(max_size=20)
+SCALARS = st.none() | st.booleans() | st.integers() | NUMBERS | NOT_NUMBERS | TEXTS
+PLAIN = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def changed_messages(draw, valid):
+    """Return one of the valid plain values, changed in one to three places."""
+    plain = copy.deepcopy(draw(st.sampled_from(valid)))
+    for _ in range(draw(st.integers(1, 3))):
+        plain = _changed(draw, plain)
+    return plain
+
+
+def _changed(draw, plain):
+    """Replace, add or remove a value, somewhere below."""
+    what = draw(st.integers(0, 9))
+    if isinstance(plain, dict) and plain and what > 1:
+        key = draw(st.sampled_from(sorted(plain)))
+        others = {name: value for name, value in plain.items() if name != key}
+        if what == 2:
+            return others
+        if what == 3:
+            return plain | {draw(st.text(max_size=8)): draw(PLAIN)}
+        return plain | {key: _changed(draw, plain[key])}
+    if isinstance(plain, list) and plain and what > 1:
+        place = draw(st.integers(0, len(plain) - 1))
+        return [*plain[:place], _changed(draw, plain[place]), *plain[place + 1 :]]
+    return draw(PLAIN)
+
+
+@st.composite
+def changed_bytes(draw, valid):
+    """Return a valid file with one to four pieces of it replaced by others, of the file or of any bytes."""
+    content = draw(st.sampled_from(valid))
+    for _ in range(draw(st.integers(1, 4))):
+        begin = draw(st.integers(0, len(content)))
+        end = min(len(content), begin + draw(st.integers(0, 40)))
+        start = draw(st.integers(0, len(content)))
+        copied = content[start : start + draw(st.integers(0, 40))]
+        piece = draw(st.just(copied) | st.binary(max_size=8) | NUMBERS.map(lambda number: str(number).encode()))
+        content = content[:begin] + piece + content[end:]
+    return content
