@@ -1,6 +1,8 @@
 """Input that is nearly right: valid messages and files, changed in a few places."""
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ PLAIN = st.recursive(
 
 
 @st.composite
-def changed_messages(draw, valid):
+def changed_messages(draw: Any, valid: Sequence[Any]) -> Any:
     """Return one of the valid plain values, changed in one to three places."""
     plain = copy.deepcopy(draw(st.sampled_from(valid)))
     for _ in range(draw(st.integers(1, 3))):
@@ -25,7 +27,7 @@ def changed_messages(draw, valid):
     return plain
 
 
-def _changed(draw, plain):
+def _changed(draw: Any, plain: Any) -> Any:
     """Replace, add or remove a value, somewhere below."""
     what = draw(st.integers(0, 9))
     if isinstance(plain, dict) and plain and what > 1:
@@ -43,14 +45,14 @@ def _changed(draw, plain):
 
 
 @st.composite
-def changed_bytes(draw, valid):
+def changed_bytes(draw: Any, valid: Sequence[bytes]) -> bytes:
     """Return a valid file with one to four pieces of it replaced by others, of the file or of any bytes."""
-    content = draw(st.sampled_from(valid))
+    content: bytes = draw(st.sampled_from(valid))
     for _ in range(draw(st.integers(1, 4))):
         begin = draw(st.integers(0, len(content)))
         end = min(len(content), begin + draw(st.integers(0, 40)))
         start = draw(st.integers(0, len(content)))
         copied = content[start : start + draw(st.integers(0, 40))]
-        piece = draw(st.just(copied) | st.binary(max_size=8) | NUMBERS.map(lambda number: str(number).encode()))
+        piece: bytes = draw(st.just(copied) | st.binary(max_size=8) | NUMBERS.map(lambda number: str(number).encode()))
         content = content[:begin] + piece + content[end:]
     return content
