@@ -14,10 +14,10 @@ from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
 from fpga_pool.model.objects.tasks import ENDED_TASKS
-from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
 from fpga_pool.store.removal import remove_host
 from fpga_pool.store.store import Store
+from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, TaskRow
+from fpga_pool.store.tables.models import BatchRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
 
 #: Rows that one transaction removes at most, of each table.
 ROWS = 500

@@ -12,9 +12,9 @@ from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.store.engine import translated
+from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
 from fpga_pool.store.tables.models import BatchRow, QuotaRow
-from fpga_pool.store.store import Store
 
 _QUOTAS = cast("Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
