@@ -47,7 +47,7 @@ def used(connection: Connection, project_id: str, resources: Collection[Resource
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
     """Return the limits that a project has of its own, and its use of all resources."""
     with store.reading() as tx:
-        return _limits(tx.connection, project_id), used(tx.connection, project_id, Resource)
+        return _limits(tx.connection, project_id), used(tx.connection, project_id, tuple(Resource))
 
 
 def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
