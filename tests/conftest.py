@@ -1,5 +1,6 @@
 import datetime
 import ipaddress
+import os
 import tempfile
 from pathlib import Path
 
@@ -25,6 +26,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("long", settings.get_profile("quick"), max_examples=100)
+#: Other inputs in every run, as many of each kind as FPGA_POOL_FUZZ says.
+settings.register_profile(
+    "fuzz",
+    settings.get_profile("quick"),
+    derandomize=False,
+    max_examples=int(os.environ.get("FPGA_POOL_FUZZ", "10000")),
+)
 
 TESTS = Path(__file__).parent
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.api.app import create_app
 from fpga_pool.api.operations import OPERATIONS
-from support.fuzzing import PLAIN, TEXTS, changed_messages
+from support.fuzzing import PLAIN, changed_messages
 
 UUID = "12345678-1234-1234-1234-123456789abc"
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
@@ -25,7 +25,9 @@ BODIES = {
     "set_quota": {"jobs": 5, "input_bytes": -1},
 }  # fmt: skip
 #: Values of parameters; of those that are known, and of others.
-VALUES = st.sampled_from(["1", "0", "-1", "1e300", "nan", "99999999999999999999", UUID, "e30=", "bnVsbA=="]) | TEXTS
+VALUES = st.sampled_from(
+    ["1", "0", "-1", "1e300", "nan", "99999999999999999999", UUID, "e30=", "bnVsbA==", "\0"]
+) | st.text(max_size=20)
 NAMES = st.sampled_from(["limit", "marker", "state", "changed_after", "wait_s", "function"]) | st.text(max_size=8)
 SEGMENTS = st.sampled_from([UUID, "node-1", "sha256", "x", "%00", "..", "%2e%2e"]) | st.text(
     st.characters(codec="ascii", exclude_characters="/?#"), min_size=1, max_size=20
