@@ -24,6 +24,9 @@ ROWS = 500
 #: Batches whose jobs are looked for together.
 BATCHES = 50
 
+#: What is counted, in this order.
+KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "hosts", "offers")
+
 _ENDED_BATCHES = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 
 
@@ -34,7 +37,7 @@ def purge(
 
     A batch stays as long as a host of the pool holds a result of it. Hosts and offers of keys are of no project.
     """
-    purged: Counter[str] = Counter()
+    purged = Counter(dict.fromkeys(KINDS, 0))
     batches, gangs = _batches(ended_before, project_id), _gangs(ended_before, project_id)
     leases, offers = _leases(ended_before, project_id), _offers(ended_before)
     hosts = [] if project_id is not None else _hosts(store, ended_before)

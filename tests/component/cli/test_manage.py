@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.cli.admin import prepare
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import new_lease
 from fpga_pool.rpc.identity import key_text
@@ -52,6 +53,23 @@ def test_sync_brings_the_schema_to_this_version(manage):
     assert status == 0
     assert manage("db", "version")[1] == revision
     assert manage("db", "check") == (0, "the schema matches this version of fpga_pool\n", "")
+
+
+def test_purge_counts_first_and_then_removes_what_is_old(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.change_enrolment("offers", lambda _known, _pending: Enrolment(host="offers", offered="k", changed_at=1.0))
+    for words, column, names in ((["--dry-run"], "found", ["offers"]), ([], "removed", [])):
+        status, out, _ = manage("db", "purge", "--older-than", 1, *words, "-f", "json")
+        rows = {row["kind"]: row[column] for row in json.loads(out)}
+        assert (status, rows["offers"], rows["batches"]) == (0, 1, 0)
+        assert [one.host for one in store.enrolments()] == names
+    store.close()
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "soon"])
+def test_a_purge_wants_an_age(manage, days):
+    assert manage("db", "purge", "--older-than", days)[0] == 2
 
 
 def test_services_lists_schedulers_and_the_owners_of_shards(manage, tmp_path):

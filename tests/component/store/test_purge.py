@@ -16,11 +16,7 @@ ENDED = {"state": BatchState.COMPLETED, "ended_at": LONG_AGO}
 
 
 def nothing_but(**counts):
-    return {"batches": 0, "jobs": 0, "tasks": 0, "gangs": 0, "leases": 0, "hosts": 0, "offers": 0} | counts
-
-
-def found(counts):
-    return nothing_but() | dict(counts)
+    return dict.fromkeys(purging.KINDS, 0) | counts
 
 
 @pytest.fixture
@@ -50,14 +46,14 @@ def test_batches_that_ended_long_ago_are_removed_with_their_jobs_and_runs(store,
     add(old, young, running, *jobs, *others, *more)
     with store.admission() as tx:
         tx.record_run(make.run(jobs[0]))
-    assert found(purge(store, 50.0, dry_run=True)) == nothing_but(batches=1, jobs=2)
+    assert purge(store, 50.0, dry_run=True) == nothing_but(batches=1, jobs=2)
     assert batches(store) == {old.uuid, young.uuid, running.uuid}
-    assert found(purge(store, 50.0)) == nothing_but(batches=1, jobs=2)
+    assert purge(store, 50.0) == nothing_but(batches=1, jobs=2)
     assert batches(store) == {young.uuid, running.uuid}
     with store.reading() as tx:
         assert tx.completions(old.uuid) == {}
         assert len(tx.batch_jobs(young.uuid)) == 2
-    assert found(purge(store, 50.0)) == nothing_but()
+    assert purge(store, 50.0) == nothing_but()
 
 
 def test_only_one_project_is_purged_where_one_is_named(store, make, add):
@@ -142,5 +138,5 @@ def test_each_transaction_removes_a_limited_number_of_rows(store, make, add, mon
     removed = []
     inner = purging._remove
     monkeypatch.setattr(purging, "_remove", lambda *given: removed.append(inner(*given)) or removed[-1])
-    assert found(purge(store, 50.0)) == nothing_but(batches=5, jobs=20)
+    assert purge(store, 50.0) == nothing_but(batches=5, jobs=20)
     assert max(removed) == 3

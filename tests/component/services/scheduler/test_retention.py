@@ -1,0 +1,50 @@
+"""What ended long ago leaves the database by itself, where the operator wants that."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.objects.pool import Batch, BatchState
+
+
+@pytest.fixture
+def batches(bench):
+    """Store a batch that ended a minute ago; return what looks for batches."""
+    known = {"project_id": "p", "user_id": "u", "name": "", "policy": "ect", "jobs": 0}
+    ended = {"created_at": bench.clock() - 90, "ended_at": bench.clock() - 60, "state": BatchState.COMPLETED}
+    with bench.store.admission() as tx:
+        tx.add(Batch(uuid=str(uuid.uuid4()), **known, **ended))
+
+    def stored():
+        with bench.store.reading() as tx:
+            return [batch.uuid for batch in tx.batches("p", limit=9)]
+
+    return stored
+
+
+def started(bench, retention_s):
+    service = bench.new_service()
+    service.settings = replace(service.settings, retention_s=retention_s)
+    bench.start(service)
+    return service
+
+
+def test_a_scheduler_removes_what_ended_before_the_retention(bench, batches, until):
+    started(bench, retention_s=30.0)
+    until(lambda: batches() == [])
+
+
+def test_what_ended_within_the_retention_stays(bench, batches):
+    service = started(bench, retention_s=600.0)
+    assert service._purge() is False
+    assert len(batches()) == 1
+
+
+def test_a_scheduler_that_does_not_own_the_first_shard_leaves_it_to_the_owner(bench, batches, monkeypatch):
+    service = started(bench, retention_s=0.0)
+    service.settings = replace(service.settings, retention_s=30.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(service.ownership, "shards", lambda: ("other",))
+        service._purge()
+    assert len(batches()) == 1
