@@ -3,14 +3,15 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from oslo_config import cfg
 
 from fpga_pool.cli.command import CheckedCommand
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.store.options import open_store
-from fpga_pool.store.store import Store
+
+if TYPE_CHECKING:
+    from fpga_pool.store import Store
 
 
 class ManageCommand(CheckedCommand):
@@ -22,8 +23,10 @@ class ManageCommand(CheckedCommand):
         return cast("cfg.ConfigOpts", cast("Any", self.app).conf)
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self) -> "Iterator[Store]":
         """Open the pool's database."""
+        from fpga_pool.store.options import open_store  # SQLAlchemy takes a second
+
         with closing(open_store(self.conf)) as store:
             yield store
 

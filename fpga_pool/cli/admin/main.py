@@ -8,14 +8,12 @@ import logging
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, version
 from typing import Any
 
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cli.admin import database, hosts, instances, keys, messages, nodes, prepare, retire
-from fpga_pool.cli.admin import keys as bitstreams
 from fpga_pool.cli.app import CommandApp
 from fpga_pool.conf.opts import check_values, register_opts
 
@@ -23,29 +21,30 @@ PROGRAM = "fpga-pool-manage"
 #: cliff's level of one -v.
 VERBOSE = 2
 
-COMMANDS: dict[str, Any] = {
-    "audit": database.Audit,
-    "bitstreams stock": bitstreams.FillLibrary,
-    "card remove": retire.RemoveCard,
-    "db check": database.Check,
-    "db purge": database.Purge,
-    "db sync": database.Sync,
-    "db version": database.Version,
-    "explain": instances.Explain,
-    "flavor check": instances.Check,
-    "flavor create": instances.Create,
-    "host approve": hosts.Approve,
-    "host enroll": hosts.Enroll,
-    "host list": hosts.List,
-    "host remove": retire.RemoveHost,
-    "host revoke": hosts.Revoke,
-    "keys create": keys.Create,
-    "prepare": prepare.Prepare,
-    "rabbitmq permissions": messages.ShowPermissions,
-    "service list": nodes.ListServices,
-    "slot remove": retire.RemoveSlot,
-    "tier list": nodes.ListTiers,
-    "tier set": nodes.Set,
+#: Module and class of each command.  Only the module of the command that runs is imported: others take seconds.
+COMMANDS = {
+    "audit": "database:Audit",
+    "bitstreams stock": "keys:FillLibrary",
+    "card remove": "retire:RemoveCard",
+    "db check": "database:Check",
+    "db purge": "database:Purge",
+    "db sync": "database:Sync",
+    "db version": "database:Version",
+    "explain": "instances:Explain",
+    "flavor check": "instances:Check",
+    "flavor create": "instances:Create",
+    "host approve": "hosts:Approve",
+    "host enroll": "hosts:Enroll",
+    "host list": "hosts:List",
+    "host remove": "retire:RemoveHost",
+    "host revoke": "hosts:Revoke",
+    "keys create": "keys:Create",
+    "prepare": "prepare:Prepare",
+    "rabbitmq permissions": "messages:ShowPermissions",
+    "service list": "nodes:ListServices",
+    "slot remove": "retire:RemoveSlot",
+    "tier list": "nodes:ListTiers",
+    "tier set": "nodes:Set",
 }
 
 
@@ -53,9 +52,10 @@ class ManageApp(CommandApp):
     """The options that all commands share, and the configuration that they are about."""
 
     def __init__(self, **streams: Any) -> None:
-        manager = CommandManager("fpga_pool.manage")
-        for name, command in COMMANDS.items():
-            manager.add_command(name, command)
+        group = "fpga_pool.manage"
+        manager = CommandManager(group)
+        for name, place in COMMANDS.items():
+            manager.commands[name] = EntryPoint(name, f"fpga_pool.cli.admin.{place}", group)
         super().__init__(
             PROGRAM,
             description="Set up a pool of FPGA slots: keys, database, bitstreams, flavors.",
@@ -90,13 +90,13 @@ class ManageApp(CommandApp):
 
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
-        """The configuration, read when a command first asks for it."""
+        """The configuration without options of policies, which are the scheduler's; read when a command asks for it."""
         conf = cfg.ConfigOpts()
-        register_opts(conf)
+        register_opts(conf, policies=False)
         places = [f"--config-file={path}" for path in self.options.config_file]
         places += [f"--config-dir={path}" for path in self.options.config_dir]
         conf(places, project="fpga_pool", prog=PROGRAM)
-        check_values(conf)
+        check_values(conf, policies=False)
         return conf
 
 
