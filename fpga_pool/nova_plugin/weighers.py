@@ -29,16 +29,18 @@ class PoolWeigher(weights.BaseHostWeigher):
 
     #: Name of the multiplier in the metadata of aggregates; in nova.conf without "fpga_pool_".
     multiplier: str
+    #: `configured` when hosts were weighed last: to read it for each of ten thousand takes longer than to weigh them.
+    _configured = 1.0
+
+    def configured(self) -> float:
+        """Return the multiplier of nova.conf."""
+        return float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the multiplier of the host's aggregates, else that of nova.conf."""
-        configured = float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
-        # Most hosts are in no aggregate; to ask Nova about each of ten thousand takes longer than to weigh them.
-        return (
-            float(get_weight_multiplier(host_state, self.multiplier, configured))
-            if host_state.aggregates
-            else configured
-        )
+        """Return the multiplier of the host's aggregates, else that of nova.conf; Nova asks after `weigh_objects`."""
+        if host_state.aggregates:  # most hosts are in none
+            return float(get_weight_multiplier(host_state, self.multiplier, self._configured))
+        return self._configured
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> Sequence[float]:
         """Return a weight for each host; an empty list, which costs nothing, if it finds no difference."""
@@ -46,6 +48,7 @@ class PoolWeigher(weights.BaseHostWeigher):
         if request is None:
             return []
         try:
+            self._configured = self.configured()
             found = self.weigh(request, [weighed.obj for weighed in weighed_obj_list])
         except Exception:  # a weigher must not fail a request
             LOG.exception("%s is neutral", type(self).__name__)
@@ -64,8 +67,12 @@ class PoolWeigher(weights.BaseHostWeigher):
 class FpgaPoolAttemptWeigher(PoolWeigher):
     """Puts the further attempts on hosts after the first attempts on all of them, whatever other weighers say."""
 
-    def weight_multiplier(self, host_state: Any) -> float:
+    def configured(self) -> float:
         """Return more than all other weights together."""
+        return _LAST
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return the same for every host, whatever its aggregates say."""
         return _LAST
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
