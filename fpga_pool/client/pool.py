@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
+from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
+from fpga_pool.client.transfers import Goal
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.tasks import TaskShape
@@ -149,6 +151,34 @@ class Client(PoolApi):
             ssl_context=ssl_context,
             on_progress=on_progress,
         )
+
+    def submit(self, jobs: Iterable[JobSpec], **options: Unpack[RunOptions]) -> Batch:
+        """Create a batch and return when the pool holds its inputs; see `run` and, for its results, `fetch`."""
+        return self.runner(jobs, **options).submit()
+
+    def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
+        """Continue a batch that a client has left, or was killed over, and return when all its results are here.
+
+        `jobs` are those of the batch in their order, and needed while the pool does not hold all of their inputs; of
+        each, the source, its header and its name matter here.  Results that are in the output directory stay.
+        """
+        return self.attached_runner(batch_uuid, jobs, **options).run()
+
+    def fetch(self, batch_uuid: str, output_dir: str | Path, **options: Unpack[TaskOptions]) -> BatchResult:
+        """Fetch the results of a batch that the pool holds now, and those only; see `attach`."""
+        return self.attached_runner(batch_uuid, goal=Goal.HELD, **{**options, "output_dir": output_dir}).run()
+
+    def attached_runner(
+        self,
+        batch_uuid: str,
+        jobs: Iterable[JobSpec] = (),
+        *,
+        goal: Goal = Goal.RESULTS,
+        **options: Unpack[TaskOptions],
+    ) -> AttachedRunner:
+        """Return what will continue a batch; see `attach`."""
+        output_dir = _directory(options.pop("output_dir", None))
+        return AttachedRunner(self, batch_uuid, read_inputs(jobs), goal=goal, output_dir=output_dir, **options)
 
     def run_pipeline(self, subtasks: Iterable[Subtask], **options: Unpack[TaskOptions]) -> BatchResult:
         """Run one pipeline, and return when all of it has ended; see `run`.

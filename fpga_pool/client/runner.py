@@ -19,7 +19,7 @@ from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
-from fpga_pool.client.transfers import Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
+from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState
@@ -63,7 +63,7 @@ class RunSettings:
 
 
 class BatchRunner:
-    """Runs one batch; `run` is called once."""
+    """Runs one batch; `run`, or `submit`, is called once."""
 
     def __init__(
         self,
@@ -71,13 +71,14 @@ class BatchRunner:
         inputs: Sequence[Input],
         *,
         output_dir: Path,
+        batch_uuid: str = "",
         name: str = "",
         policy: str = "",
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
         on_progress: Callable[[BatchProgress], None] = lambda _: None,
     ) -> None:
-        self.batch_uuid = str(uuid4())
+        self.batch_uuid = batch_uuid or str(uuid4())
         self._api = api
         self._inputs = inputs
         self._output_dir = output_dir
@@ -101,6 +102,7 @@ class BatchRunner:
         #: What of the jobs was seen; "" = the next look is at all of them.
         self._seen = ""
         self._cancelled = False
+        self._goal = Goal.RESULTS
 
     def run(self) -> BatchResult:
         """Create the batch and return when it has ended and its results are here.
@@ -113,8 +115,25 @@ class BatchRunner:
             If the API is silent, or the batch goes on, for longer than the settings allow.
 
         """
+        batch = self._follow()
+        return BatchResult(batch, tuple(outcome_of(transfer) for transfer in self._transfers), self._output_dir)
+
+    def submit(self) -> Batch:
+        """Create the batch and return when the pool holds its inputs; the results stay there until they are fetched.
+
+        Raises as `run` does; InvalidInput, too, if an input cannot be read: then the batch is cancelled.
+        """
+        self._goal = Goal.INPUTS
+        batch = self._follow()
+        if problem := next((transfer.problem for transfer in self._transfers if transfer.problem), ""):
+            raise InvalidInput(f"batch {batch.uuid} was cancelled: {problem}")
+        return batch
+
+    def _follow(self) -> Batch:
+        """Create the batch and return it when the goal is reached."""
         deadline_s = time.monotonic() + self._settings.timeout_s
         self._create()
+        self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
         workers = ThreadPoolExecutor(self._settings.max_streams, thread_name_prefix="stream")
         try:
             while (batch := self._ended_batch()) is None:
@@ -134,7 +153,7 @@ class BatchRunner:
                 lane.close()
             workers.shutdown()
         self._report_progress()
-        return self._result(batch)
+        return batch
 
     def _create(self) -> None:
         """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
@@ -153,10 +172,9 @@ class BatchRunner:
         self._heard_s = time.monotonic()
         sinks = result_files(self._output_dir, self._inputs)
         self._transfers = [
-            Transfer(source=source, sink=sink, job=new_job(batch, index, request))
+            Transfer(source=source, sink=sink, job=new_job(batch, index, request), goal=self._goal)
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
-        self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
 
     def _submit(self, requests: Sequence[JobRequest]) -> Batch:
         return self._api.create_batch(
@@ -244,12 +262,20 @@ class BatchRunner:
     def _end(self) -> Batch | None:
         """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
         batch = self._api.batch(self.batch_uuid)
-        if batch.state in _ENDED_BATCHES:
+        if batch.state in _ENDED_BATCHES or self._may_leave():
             return batch
-        if not self._cancelled and any(transfer.problem for transfer in self._transfers):
+        if self._has_problem and not self._cancelled:
             self._api.cancel(self.batch_uuid)
             self._cancelled = True
         return None
+
+    def _may_leave(self) -> bool:
+        """Return whether the batch may go on without this client, once nothing is left to do here."""
+        return self._goal is Goal.INPUTS and not self._has_problem
+
+    @property
+    def _has_problem(self) -> bool:
+        return any(transfer.problem for transfer in self._transfers)
 
     # Moving
 
@@ -258,10 +284,10 @@ class BatchRunner:
         streams = [transfer.stream for transfer in self._transfers if isinstance(transfer.stream, Stream)]
         wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=urgency)
         small_bytes = self._settings.small_bytes
-        # A lane brings each result, too; that of an intermediate job stays in the pool.
-        small = [one for one in wanting if one.moving_bytes <= small_bytes and not one.intermediate]
+        # A lane brings each result, too; these results stay in the pool.
+        small = [one for one in wanting if one.moving_bytes <= small_bytes and not one.stays]
         self._fill_lanes(small)
-        wanting = [one for one in wanting if one.moving_bytes > small_bytes or one.intermediate]
+        wanting = [one for one in wanting if one.moving_bytes > small_bytes or one.stays]
         free = self._settings.max_streams - len(streams)
         for transfer in wanting[:free]:
             self._open_stream(workers, transfer)
@@ -284,15 +310,20 @@ class BatchRunner:
             return False
         if job.state is JobState.WAITING_INPUT:
             ahead_s = self._context.clock.monotonic_s(transfer.begin_at) - now_s
-            needed = not job.cancel_requested and not job.predecessors and now_s >= transfer.staged_until_s
+            needed = (
+                self._goal is not Goal.HELD
+                and not job.cancel_requested
+                and not job.predecessors
+                and now_s >= transfer.staged_until_s
+            )
             return needed and ahead_s <= self._settings.open_ahead_s
-        return job.state is JobState.RESULT_HELD and not transfer.intermediate
+        return job.state is JobState.RESULT_HELD and not transfer.stays
 
     def _open_stream(self, workers: ThreadPoolExecutor, transfer: Transfer) -> None:
         job = transfer.job
         stream = Stream(
             *(self._context, job, self._hosts[job.host], transfer.source, transfer.sink),
-            wants_result=not transfer.intermediate,
+            wants_result=not transfer.stays,
         )
         transfer.stream = stream
         future = workers.submit(stream.send if job.state is JobState.WAITING_INPUT else stream.fetch)
@@ -383,6 +414,3 @@ class BatchRunner:
                 sent_bytes=sum(sent_bytes_of(transfer) for transfer in transfers),
             )
         )
-
-    def _result(self, batch: Batch) -> BatchResult:
-        return BatchResult(batch, tuple(outcome_of(transfer) for transfer in self._transfers), self._output_dir)

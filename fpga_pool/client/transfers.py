@@ -1,19 +1,35 @@
 """The jobs of a batch as its runner knows them: what is here, what moves, what stands in the way."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import BinaryIO
 
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Parcel
 from fpga_pool.client.outcome import JobOutcome
 from fpga_pool.client.stream import Stream
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
 from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.transfer.client import ResultInfo
 
-_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+#: Jobs whose inputs the pool does not hold.
+AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+
+
+class Goal(Enum):
+    """When a run is over."""
+
+    #: All results are here.
+    RESULTS = "results"
+    #: The pool holds all inputs; results stay in the pool until they are fetched.
+    INPUTS = "inputs"
+    #: The results that the pool holds now are here.
+    HELD = "held"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +39,7 @@ class Transfer:
     source: Input
     sink: Path
     job: Job
+    goal: Goal = Goal.RESULTS
     #: Its result is the input of other jobs of a pipeline, and stays in the pool.
     intermediate: bool = False
     #: The job was looked at since its last stream ended.
@@ -45,14 +62,23 @@ class Transfer:
         """Nothing is left to do for it here."""
         if self.problem:
             return self.stream is None
+        if self.goal is Goal.INPUTS:
+            return self.here and self.stream is None
         if self.job.state is JobState.RESULT_HELD:
             return self.result is not None or self.intermediate
-        return self.job.state in ENDED_JOBS and self.stream is None
+        return (self.goal is Goal.HELD or self.job.state in ENDED_JOBS) and self.stream is None
 
     @property
     def here(self) -> bool:
         """Its result is here, or never will be because it stays in the pool."""
+        if self.goal is Goal.INPUTS:
+            return self.job.state not in AT_CLIENT or bool(self.job.predecessors)
         return self.result is not None or (self.intermediate and self.job.state in ENDED_JOBS)
+
+    @property
+    def stays(self) -> bool:
+        """Its result stays in the pool."""
+        return self.intermediate or self.goal is Goal.INPUTS
 
     @property
     def moving_bytes(self) -> int:
@@ -82,6 +108,24 @@ def new_job(batch: Batch, index: int, request: JobRequest) -> Job:
     )
 
 
+def absent_input(job: Job) -> Input:
+    """Return the input of a job whose file was not given; InvalidInput when it is opened."""
+
+    def open_() -> BinaryIO:
+        raise InvalidInput(f"{job.name}: the pool needs this input again; attach with the files of the batch")
+
+    return Input(job.name, job.input_bytes, open_, job.function, job.requester)
+
+
+def found_result(path: Path, job: Job) -> ResultInfo | None:
+    """Return the result of a job if an earlier client has left it at this path."""
+    if not job.result_sha256 or not path.is_file() or path.stat().st_size != job.result_bytes:
+        return None
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return ResultInfo(path, path.stat().st_size, digest) if digest == job.result_sha256 else None
+
+
 def urgency(transfer: Transfer) -> tuple[bool, float]:
     """Order streams: inputs before results, which can wait; then what shall begin first."""
     return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
@@ -89,7 +133,7 @@ def urgency(transfer: Transfer) -> tuple[bool, float]:
 
 def sent_bytes_of(transfer: Transfer) -> int:
     """Return how much of the input has left."""
-    if transfer.job.state not in _AT_CLIENT:
+    if transfer.job.state not in AT_CLIENT:
         return transfer.source.input_bytes
     return transfer.stream.sent_bytes if transfer.stream is not None else 0
 
@@ -99,10 +143,12 @@ def outcome_of(transfer: Transfer) -> JobOutcome:
     if transfer.result is not None:
         return JobOutcome(transfer.job, transfer.result.path)
     reason = transfer.problem or transfer.job.reason or transfer.trouble
+    if not reason and transfer.job.state is JobState.COMPLETED:
+        reason = "its result was fetched to another directory, or its retention in the pool is over"
     return JobOutcome(transfer.job, None, reason, transfer.intermediate)
 
 
-def result_files(directory: Path, inputs: Sequence[Input]) -> list[Path]:
+def result_files(directory: Path, inputs: Sequence[Input | Job]) -> list[Path]:
     """Return the file for each result: the input's name and the function; equal ones get their number."""
     pairs = Counter((source.name, source.function) for source in inputs)
     return [

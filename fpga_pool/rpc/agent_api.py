@@ -9,6 +9,7 @@ from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import AGENT_TOPIC, SignedClient
 
 
@@ -36,7 +37,8 @@ class AgentAPI:
         if run is None:
             _, run = self._caller.run(lambda: self._client.greet(host, self._timeout_s), self._timeout_s)
             self._runs[host] = run
-        return self._caller.run(lambda: self._client.call(host, run, method, plain), self._timeout_s)
+        ids = current_ids()
+        return self._caller.run(lambda: self._client.call(host, run, method, plain, ids), self._timeout_s)
 
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands in order; return the outcome of each when it is in the agent's journal.

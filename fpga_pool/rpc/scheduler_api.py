@@ -33,6 +33,7 @@ from fpga_pool.model.rules.task.admission import TaskRequest
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import INTRODUCING
+from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient
 
 T = TypeVar("T")
@@ -87,7 +88,8 @@ class SchedulerAPI:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
         plain = to_plain(arguments)
         options = {"timeout": timeout_s, "call_monitor_timeout": sign_of_life_s}
-        return self._caller.run(lambda: self._client.call(server, run, method, plain, **options), timeout_s)
+        ids = current_ids()  # those of this thread; the call is made in another
+        return self._caller.run(lambda: self._client.call(server, run, method, plain, ids, **options), timeout_s)
 
     def _find(self) -> tuple[str, str]:
         """Return name and run of a scheduler that answers now."""

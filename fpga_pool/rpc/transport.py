@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
@@ -31,6 +31,7 @@ from fpga_pool.model.exceptions import (
     Unauthenticated,
 )
 from fpga_pool.rpc.identity import Gate, Identity, Signer
+from fpga_pool.rpc.tracing import follow
 from fpga_pool.rpc.typed import typed
 
 # ---- Options
@@ -173,6 +174,7 @@ class _Dispatcher(messaging.RPCDispatcher):
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
+        follow(incoming.ctxt)
         try:
             self._require_call(message)
             if message["method"] != GREETING:
@@ -258,10 +260,19 @@ class SignedClient:
         return str(answer["name"]), str(answer["run"])
 
     def call(
-        self, server: str | None, run: str, method: str, arguments: dict[str, Any], **options: float | None
+        self,
+        server: str | None,
+        run: str,
+        method: str,
+        arguments: dict[str, Any],
+        ids: Mapping[str, str],
+        **options: float | None,
     ) -> Any:
-        """Call a method with plain arguments; `options` are those of oslo.messaging's `prepare`."""
-        context = self._signer.context(self._topic, run, method, arguments)
+        """Call a method with plain arguments, for the request with these `ids` (`tracing.current_ids`).
+
+        `options` are those of oslo.messaging's `prepare`.
+        """
+        context = self._signer.context(self._topic, run, method, arguments) | ids
         return self._client.prepare(server=server, **options).call(context, method, **arguments)
 
     def cast(self, method: str) -> None:

@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+from uuid import uuid4
 
 import pytest
+import requests
 
 from fpga_pool.client import JobSpec
 from fpga_pool.model.objects.pool import BatchState, SlotState
@@ -143,3 +145,18 @@ def test_inputs_and_results_are_encrypted_where_tls_is_configured(make_pool, fil
     digest = (tmp_path / "out" / "file-1.sha256").read_text().strip()
     assert digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
     assert all(host.data_tls for host in pool.client().hosts())
+
+
+def test_the_log_of_the_scheduler_has_the_id_of_the_request(pool):
+    given = f"req-{uuid4()}"
+    gang = {"processes": 1, "runtime_s": 0.1, "cpu_usage": 0.5}
+    answer = requests.post(
+        f"{pool.endpoint}/v1/gangs", json=gang, headers={"X-Openstack-Request-Id": given}, timeout=60
+    )
+    assert answer.status_code == 201
+    own = answer.headers["X-Openstack-Request-Id"]
+    (line,) = (line for line in pool.log().splitlines() if f"gang {answer.json()['gang']['uuid']} of project" in line)
+    assert "fpga_pool.services.scheduler" in line
+    assert own != given
+    assert own in line
+    assert given in line

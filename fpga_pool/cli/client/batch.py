@@ -1,68 +1,25 @@
 """`fpga-pool batch`: submit work and follow it."""
 
 import argparse
-import contextlib
 import shutil
-import ssl
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TypeVar
 
 from cliff.columns import FormattableColumn
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fpga_pool.cli.client.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.client.progress import add_progress, add_streams, bars, following, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, place_kind
+from fpga_pool.model.objects.pool import Batch, BatchState, Job, JobState, place_kind
 
-# ---- Progress bars
-
-ShowProgress = Callable[[BatchProgress], None]
-
-
-def wanted(choice: bool | None, stream: TextIO) -> bool:
-    """Return whether bars are shown: as requested, or else if standard error is a terminal."""
-    return stream.isatty() if choice is None else choice
-
-
-@contextlib.contextmanager
-def bars(stream: TextIO, *, show: bool) -> Iterator[ShowProgress]:
-    """Show two bars, bytes sent and jobs ended, while the block runs; what it yields moves them."""
-    if not show:
-        yield lambda _: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[amount]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[detail]}"),
-    )
-    with Progress(*columns, console=Console(file=stream)) as progress:
-        sent = progress.add_task("input", total=None, amount="", detail="")
-        jobs = progress.add_task("jobs ", total=None, amount="", detail="")
-
-        def show_progress(now: BatchProgress) -> None:
-            amount = DownloadColumn().render(progress.tasks[0]) if now.input_bytes else ""
-            progress.update(sent, total=now.input_bytes, completed=now.sent_bytes, amount=amount)
-            ended = sum(number for state, number in now.states.items() if state in ENDED_JOBS)
-            progress.update(jobs, total=now.jobs, completed=ended, amount=f"{ended}/{now.jobs}", detail=_detail(now))
-
-        yield show_progress
-
-
-def _detail(now: BatchProgress) -> str:
-    return ", ".join(f"{now.states[state]} {state}" for state in JobState if now.states.get(state))
-
-
-# ---- Commands
+T = TypeVar("T")
 
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
@@ -82,11 +39,14 @@ class Create(PoolLister):
         parser = super().get_parser(prog_name)
         self.add_work(parser)
         parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
-        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
-        parser.add_argument(
-            "--ca", type=Path, metavar="FILE", help="CA certificate (PEM) to trust for data ports with TLS"
+        leaving = parser.add_mutually_exclusive_group()
+        leaving.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
+        leaving.add_argument(
+            "--no-wait",
+            action="store_true",
+            help="end as soon as the pool holds all files; `batch fetch` gets the results, from any machine",
         )
-        _add_progress(parser)
+        add_streams(parser)
         return parser
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
@@ -119,30 +79,29 @@ class Create(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Run it and show what came of it."""
+        if parsed_args.no_wait:
+            return listing([self._submit(parsed_args)])
         directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
         try:
-            result = self._run_batch(parsed_args, directory)
+            result = self._run(parsed_args, directory, lambda runner: runner.run())
             if not result.ok:
                 self.status = FAILED
             rows = self.rows(parsed_args, result)
-            return _results(self.ROW, rows, result, show_paths=parsed_args.output_dir is not None)
+            return results_table(self.ROW, rows, result, show_paths=parsed_args.output_dir is not None)
         finally:
             if parsed_args.output_dir is None and not _has_large_results(directory):
                 shutil.rmtree(directory)
 
-    def _run_batch(self, parsed_args: argparse.Namespace, directory: Path) -> BatchResult:
-        stream = self.app.stderr
-        show = wanted(parsed_args.progress, stream)
-        with bars(stream, show=show) as show_progress:
-            runner = self.runner(
-                parsed_args,
-                output_dir=directory,
-                name=parsed_args.name,
-                on_progress=show_progress,
-                ssl_context=_trust(parsed_args.ca),
-            )
+    def _submit(self, parsed_args: argparse.Namespace) -> Batch:
+        """Return what was created, once the pool holds all files."""
+        with tempfile.TemporaryDirectory(prefix="fpga-pool-") as directory:  # nothing is written to it
+            return self._run(parsed_args, Path(directory), lambda runner: runner.submit())
+
+    def _run(self, parsed_args: argparse.Namespace, directory: Path, act: Callable[[BatchRunner], T]) -> T:
+        with following(self, parsed_args) as options:
+            runner = self.runner(parsed_args, output_dir=directory, name=parsed_args.name, **options)
             try:
-                return runner.run()
+                return act(runner)
             except KeyboardInterrupt:
                 raise self._interrupted(runner.batch_uuid) from None
 
@@ -187,7 +146,7 @@ class Watch(PoolShowOne):
         parser.add_argument(
             "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
         )
-        _add_progress(parser)
+        add_progress(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
@@ -329,7 +288,7 @@ def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
     )
 
 
-def _results(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
     """Show each job's result, or where it is; empty columns are left out."""
     columns = [called, "state", "slot", "compute_s", "result"]
     rows = [
@@ -367,15 +326,6 @@ def _has_large_results(directory: Path) -> bool:
     return any(_inline(path) is None for path in directory.iterdir())
 
 
-def _trust(path: Path | None) -> ssl.SSLContext | None:
-    if path is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=path)
-    except OSError as error:
-        raise InvalidInput(f"--ca {path}: {error}") from error
-
-
 def header_of(path: Path | None) -> bytes:
     """Return what is sent before each file; InvalidInput if it cannot be read."""
     if path is None:
@@ -389,11 +339,3 @@ def header_of(path: Path | None) -> bytes:
 def _with_batch(parser: argparse.ArgumentParser, noun: str = "batch") -> argparse.ArgumentParser:
     parser.add_argument("batch", metavar=noun.upper(), help=f"uuid of the {noun}")
     return parser
-
-
-def _add_progress(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="show progress bars (default: if standard error is a terminal)",
-    )

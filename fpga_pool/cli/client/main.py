@@ -18,6 +18,7 @@ from fpga_pool.cli.command import status_of
 from fpga_pool.client import Client
 from fpga_pool.client.api import DEFAULT_ENDPOINT
 from fpga_pool.client.cloud import cloud_login
+from fpga_pool.model.exceptions import FpgaPoolError, TokenRequired
 
 #: Where the commands are registered.
 NAMESPACE = "fpga_pool.cli"
@@ -82,7 +83,8 @@ class PoolApp(CommandApp):
 
     def _new_client(self) -> Client:
         options = self.options
-        if options.os_cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL"):
+        in_environment = os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL")
+        if options.os_cloud or (in_environment and not (options.endpoint and _is_open(options.endpoint))):
             return Client(options.endpoint, login=cloud_login(options.os_cloud))
         return Client(options.endpoint, project_id=options.project, user_id=options.user)
 
@@ -96,6 +98,18 @@ class PoolApp(CommandApp):
         """Run one command; return the exit status."""
         status = super().run(argv)
         return status if self._error is None else status_of(self._error)
+
+
+def _is_open(endpoint: str) -> bool:
+    """Return whether the pool at an endpoint asks for no token, so that no cloud is needed for it."""
+    try:
+        with Client(endpoint) as client:
+            client.functions()
+    except TokenRequired:
+        return False
+    except FpgaPoolError:
+        pass  # the command itself reports it
+    return True
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from fpga_pool.client import Client
+from fpga_pool.client import Client, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.objects.pool import JobState
 
@@ -174,3 +174,45 @@ def test_cancel(run, pool, client):
 def test_unknown_batch_fails_in_one_line(run):
     answer = run("batch", "show", uuid.UUID(int=1))
     assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
+
+
+# ---- Submit and leave
+
+
+def test_what_is_submitted_is_fetched_later(create, run, responder, files, tmp_path):
+    (created,) = create("--no-wait", "-f", "json", *files).json
+    fetched = run("batch", "fetch", created["uuid"], tmp_path / "out", "-f", "json")
+    assert fetched.status == 0
+    assert [row["path"] for row in fetched.json] == [str(tmp_path / "out" / f"{path.name}.sha256") for path in files]
+    assert [row["result"] for row in fetched.json] == [sha256(path.name.encode()) for path in files]
+
+
+def test_fetch_fails_while_a_result_is_missing(create, run, responder, files, tmp_path):
+    responder.computes_at_once = False
+    (created,) = create("--no-wait", "-f", "json", *files).json
+    fetched = run("batch", "fetch", created["uuid"], tmp_path / "out", "-f", "json")
+    assert (fetched.status, [row["state"] for row in fetched.json]) == (1, ["STAGED", "STAGED"])
+
+
+def test_attach_continues_where_a_killed_client_stopped(client, run, pool, responder, files, tmp_path):
+    # It has created the batch and sent nothing.
+    client.runner([JobSpec("sha256", path, "node-1") for path in files], output_dir=tmp_path / "killed")._create()
+    (uuid,) = pool.batch_uuids()
+    refused = run("batch", "attach", uuid, "--output-dir", tmp_path / "out")
+    assert refused.status == 2
+    assert "attach with the files of the batch" in refused.err
+    attached = run("batch", "attach", uuid, "--output-dir", tmp_path / "out", "-f", "json", "--files", *files)
+    assert attached.status == 0
+    assert (tmp_path / "out" / "a.bin.sha256").read_text().strip() == sha256(b"a.bin")
+
+
+def test_interrupted_attach_leaves_the_batch_alone(create, run, pool, responder, files, tmp_path, monkeypatch):
+    (created,) = create("--no-wait", "-f", "json", *files).json
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BatchRunner, "run", interrupted)
+    answer = run("batch", "attach", created["uuid"])
+    assert (answer.status, answer.err) == (130, f"fpga-pool: interrupted: batch {created['uuid']} continues\n")
+    assert not pool.tx.batch(created["uuid"]).cancel_requested

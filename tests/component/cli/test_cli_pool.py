@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.client import Client
+from fpga_pool.client.session import SERVICE_TYPE
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 LONG_NAME = "compute-rack12-007"
@@ -100,7 +101,20 @@ def test_a_group_lists_its_commands(run):
 
 def test_help_needs_no_cloud(run, monkeypatch):
     monkeypatch.setenv("OS_CLOUD", "nowhere")
-    assert [run(*argv).status for argv in (["--help"], ["slot", "list", "--help"], ["slot", "list"])] == [0, 0, 2]
+    assert [run(*argv).status for argv in (["--help"], ["slot", "list", "--help"])] == [0, 0]
+    assert run("--os-cloud", "nowhere", "slot", "list").status == 2
+
+
+def test_a_pool_that_asks_for_no_token_needs_no_cloud(run, monkeypatch):
+    monkeypatch.setenv("OS_CLOUD", "nowhere")
+    assert run("slot", "list").status == 0
+
+
+def test_a_pool_that_asks_for_a_token_gets_that_of_the_cloud_of_the_environment(run, cloud, clouds_yaml, monkeypatch):
+    monkeypatch.setenv("OS_CLOUD", "test")
+    assert run("function", "list", endpoint=cloud.catalogue[SERVICE_TYPE]).status == 0
+    monkeypatch.delenv("OS_CLOUD")
+    assert run("function", "list", endpoint=cloud.catalogue[SERVICE_TYPE]).status == 1
 
 
 def test_a_list_of_hosts_fits_80_columns(run, pool, monkeypatch):

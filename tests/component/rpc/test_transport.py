@@ -13,6 +13,7 @@ from oslo_messaging._drivers import amqpdriver
 
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import (
     LOOK_AGAIN_S,
     TARGET,
@@ -32,6 +33,10 @@ class Endpoint:
     def double(self, context: dict, number: int) -> int:
         return 2 * number
 
+    @answers
+    def ids(self, context: dict) -> dict[str, str]:
+        return current_ids()
+
 
 @pytest.fixture
 def refusals():
@@ -50,14 +55,14 @@ def call(refusals, ending):
     """Call the endpoint, which no other test does, as a peer that may call it."""
     messages, topic = transport(cfg.CONF, "inprocess://"), uuid4().hex
     identity = Identity(Role.API, "one", Ed25519PrivateKey.generate())
-    methods = dict.fromkeys(["double", "triple"], frozenset(Role))
+    methods = dict.fromkeys(["double", "triple", "ids"], frozenset(Role))
     gate = Gate(lambda _role, _name: [identity.key.public_key()], methods)
     listening = server(messages, topic, "one", [Endpoint()], gate, refusals)
     listening.start()
 
-    def ask(method, version="1.0", **arguments):
+    def ask(method, version="1.0", ids=(), **arguments):
         target = messaging.Target(topic=topic, version=version)
-        context = Signer(identity).context(topic, gate.run, method, arguments)
+        context = Signer(identity).context(topic, gate.run, method, arguments) | dict(ids)
         return messaging.get_rpc_client(messages, target, timeout=10).call(context, method, **arguments)
 
     yield ask
@@ -67,6 +72,18 @@ def call(refusals, ending):
 def test_what_is_right_is_answered_and_not_counted(call, refusals):
     assert call("double", number=4) == 8
     assert refusals.counts() == {}
+
+
+def test_a_call_carries_the_ids_of_its_request(call):
+    ids = {"request_id": f"req-{uuid4()}", "global_request_id": f"req-{uuid4()}"}
+    assert call("ids", ids=ids) == ids
+
+
+def test_a_call_without_a_good_id_gets_one_of_its_own(call):
+    first, second = call("ids", ids={"request_id": "req-1\nforged line"}), call("ids")
+    assert first["request_id"].startswith("req-")
+    assert "\n" not in first["request_id"]
+    assert first != second
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""A batch that was created earlier, perhaps by a client that was killed since, or on another machine.
+
+All that a client has to know of a batch is in the pool: where its jobs are, which inputs are missing, and which results
+are held.  Results that are complete in the output directory are not fetched again.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fpga_pool.client.api import PoolApi
+from fpga_pool.client.inputs import Input
+from fpga_pool.client.runner import BatchRunner
+from fpga_pool.client.transfers import AT_CLIENT, Goal, Transfer, absent_input, found_result, result_files
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.pool import Job
+
+
+class AttachedRunner(BatchRunner):
+    """Continues a batch, whose input files are needed only while the pool lacks some; `run` is called once.
+
+    Unlike the client that created the batch it never cancels it.
+    """
+
+    def __init__(
+        self, api: PoolApi, batch_uuid: str, inputs: Sequence[Input], *, goal: Goal = Goal.RESULTS, **options: Any
+    ) -> None:
+        super().__init__(api, inputs, batch_uuid=batch_uuid, **options)
+        self._goal = goal
+
+    def _create(self) -> None:
+        """Find the jobs of the batch, and what of their results is here already."""
+        jobs = self._api.jobs(self.batch_uuid)
+        sources = self._sources([job for job in jobs if not job.predecessors])
+        read = {uuid for job in jobs for uuid in job.predecessors}
+        self._output_dir.mkdir(parents=True, exist_ok=True)
+        self._transfers = [
+            Transfer(
+                source=sources.get(job.uuid) or absent_input(job),
+                sink=sink,
+                job=job,
+                goal=self._goal,
+                intermediate=job.uuid in read,
+                result=found_result(sink, job),
+            )
+            for job, sink in zip(jobs, result_files(self._output_dir, jobs), strict=True)
+        ]
+
+    def _sources(self, jobs: Sequence[Job]) -> dict[str, Input]:
+        """Return by job the input that was given; InvalidInput if one is missing or cannot be that of the batch."""
+        if self._inputs:
+            _require_same(jobs, self._inputs)
+            return {job.uuid: source for job, source in zip(jobs, self._inputs, strict=True)}
+        missing = [job.name for job in jobs if job.state in AT_CLIENT]
+        if missing and self._goal is Goal.RESULTS:
+            raise InvalidInput(
+                f"files: the pool does not hold {len(missing)} of {len(jobs)} inputs yet ({missing[0]}); attach with "
+                "the files of the batch to send them"
+            )
+        return {}
+
+    def _may_leave(self) -> bool:
+        return self._goal is Goal.HELD or self._has_problem
+
+
+def _require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
+    """Raise InvalidInput unless these inputs, in their order, can be those of the jobs."""
+    if len(inputs) != len(jobs):
+        raise InvalidInput(
+            f"files: expected {len(jobs)}, one for each job in the order of the batch, found {len(inputs)}"
+        )
+    for job, source in zip(jobs, inputs, strict=True):
+        if (source.name, source.input_bytes) != (job.name, job.input_bytes):
+            raise InvalidInput(
+                f"files[{job.index}]: expected {job.name} of {job.input_bytes} bytes, as when the batch was created; "
+                f"found {source.name} of {source.input_bytes} bytes"
+            )

@@ -1,0 +1,69 @@
+"""Clients that end before their batch does, as processes: one that is killed, and one that leaves."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support.waiting import wait_until
+
+FILES, FILE_BYTES, WAIT_S = 8, 1_000_000, 120.0
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"input-{number}" for number in range(FILES)]
+    for path in paths:
+        path.write_bytes(os.urandom(FILE_BYTES))
+    return paths
+
+
+@pytest.fixture
+def slow_pool(make_pool):
+    """A pool in which each input takes 0.2 s over the egress of its requester."""
+    return make_pool({"standalone": {"egress_mbps": 40}})
+
+
+def command(pool, *argv):
+    return [sys.executable, "-m", "fpga_pool.cli.client.main", "--endpoint", pool.endpoint, *map(str, argv)]
+
+
+def rows(pool, *argv):
+    done = subprocess.run(
+        command(pool, *argv, "-f", "json"), capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def digests(paths):
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+
+
+def test_a_killed_client_continues_where_it_stopped(slow_pool, files, tmp_path):
+    out = tmp_path / "out"
+    work = ("--function", "sha256", "--requester", "requester-1")
+    create = subprocess.Popen(command(slow_pool, "batch", "create", *work, "--output-dir", out, *files))
+    try:
+        wait_until(lambda: out.is_dir() and any(out.glob("input-*")), "a result of the client", WAIT_S)
+    finally:
+        create.kill()
+        create.wait(30)
+    fetched = {path: path.stat().st_ino for path in out.glob("input-*")}
+    assert len(fetched) < FILES
+    (batch,) = slow_pool.client().batches()
+    attached = rows(slow_pool, "batch", "attach", batch.uuid, "--output-dir", out, "--files", *files)
+    assert [row["result"] for row in attached] == digests(files)
+    assert {path: path.stat().st_ino for path in fetched} == fetched
+
+
+def test_a_client_leaves_and_another_one_fetches(slow_pool, files, tmp_path):
+    work = ("--function", "sha256", "--requester", "requester-1")
+    (created,) = rows(slow_pool, "batch", "create", "--no-wait", *work, *files)
+    for path in files:
+        path.rename(path.with_suffix(".moved"))  # nothing of the first client is needed
+    attached = rows(slow_pool, "batch", "attach", created["uuid"], "--output-dir", tmp_path / "elsewhere")
+    assert [row["result"] for row in attached] == digests(path.with_suffix(".moved") for path in files)
