@@ -16,7 +16,8 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 from fpga_pool.api import context, errors, versions
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operations import OPERATIONS, Call, Operation
-from fpga_pool.api.policies import authorize, default_enforcer
+from fpga_pool.api.personas import OTHER_PROJECTS
+from fpga_pool.api.policies import OTHERS, authorize, default_enforcer, rule_name
 from fpga_pool.api.server import is_loopback
 from fpga_pool.model.codec import from_body, hints_of, read
 from fpga_pool.model.rest import rest_type
@@ -87,10 +88,14 @@ def _view(operation: Operation, rules: Enforcer) -> Callable[..., ResponseReturn
     """Return what Flask calls for an operation."""
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
-        authorize(rules, operation, context.identify())
+        caller = context.identify()
+        authorize(rules, rule_name(operation), operation.persona, caller)
+        query = _query(operation.query)
+        if getattr(query, "project_id", None) not in (None, caller.project_id):
+            authorize(rules, OTHERS, OTHER_PROJECTS, caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
-        answer = operation.handle(Call(known, _query(operation.query), body))
+        answer = operation.handle(Call(known, query, body))
         headers = dict(operation.headers)
         if operation.status == 201:
             (created,) = answer.values()

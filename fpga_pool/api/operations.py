@@ -7,14 +7,16 @@ classes of the pool (`model.rest`), so a field of an object is declared there an
 import base64
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+from urllib.parse import urlencode
 
-from flask import current_app
+from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.personas import CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.api.personas import ALL, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
@@ -23,20 +25,25 @@ from fpga_pool.model.messages.requests import (
     CalibrationQuery,
     FunctionInfo,
     GangDetail,
+    HostQuery,
     JobList,
     JobQuery,
     NoQuery,
-    PageQuery,
+    Page,
     PipelineDetail,
+    ProjectJobQuery,
     SlotChange,
+    SlotQuery,
     TaskDetail,
+    TaskQuery,
     Ticket,
     TicketRequests,
+    WorkQuery,
 )
-from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
+from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
-from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import as_request, show
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
@@ -76,22 +83,78 @@ class Operation:
     noun: str = ""
 
 
+# ---- Lists
+
+
+def _list(
+    nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
+) -> Operation:
+    """Return how things are listed: those that the parameters fit, a page at a time."""
+    path = f"/v1/{nouns}"
+
+    def list_page(call: Call) -> dict[str, Any]:
+        page = _page(call.query, states)
+        found = getattr(scheduler(), nouns)(page)
+        return {nouns: [show(one) for one in found], "links": _links(path, page, found)}
+
+    answer = {nouns: [listed], "links": [dict[str, str]]}
+    return Operation(method="GET", path=path, name=f"list_{nouns}", persona=persona, handle=list_page, query=query,
+                     summary=summary, answer=answer)  # fmt: skip
+
+
+def _page(query: Any, states: type[StrEnum] | None) -> Page:
+    """Return the page that parameters ask for."""
+    where: dict[str, tuple[str | bool, ...]] = {}
+    if states is not None and query.state:
+        where["state"] = tuple(_state(states, text) for text in query.state)
+    where |= {name: values for name in ("function", "host") if (values := getattr(query, name, ()))}
+    if getattr(query, "alive", None) is not None:
+        where["alive"] = (query.alive,)
+    descending, marker = query.sort.endswith(":desc"), query.marker
+    if not isinstance(query, WorkQuery):
+        return Page(where=where, marker=marker, limit=query.limit, descending=descending)
+    return Page(
+        # Another one was allowed by the policy.
+        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        where=where,
+        since=query.since and query.since.timestamp(),
+        marker=marker and _chosen_uuid(marker),
+        limit=query.limit,
+        descending=descending,
+    )
+
+
+def _links(path: str, page: Page, found: Sequence[Any]) -> list[dict[str, str]]:
+    """Return the link to the next page; none after a page that is not full."""
+    if page.limit is None or len(found) < page.limit:
+        return []
+    last = found[-1].uuid if hasattr(found[-1], "project_id") else found[-1].name
+    parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
+    return [{"rel": "next", "href": f"{path}?{urlencode([*parameters, ('limit', page.limit), ('marker', last)])}"}]
+
+
+def _state(states: type[StrEnum], text: str) -> StrEnum:
+    try:
+        return states(text.upper())
+    except ValueError:
+        raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
+
+
 # ---- Batches, gangs and tasks: alike
 
 
 def _family(
-    noun: str, nouns: str, listed: type, shown: type, wanted: type, create: Callable[[Call], Any]
+    noun: str,
+    nouns: str,
+    listed: type,
+    shown: type,
+    wanted: type,
+    create: Callable[[Call], Any],
+    states: type[StrEnum],
+    query: type[WorkQuery] = WorkQuery,
 ) -> tuple[Operation, ...]:
     """Return how things of a kind are listed, created, shown and cancelled."""
     path = f"/v1/{nouns}"
-
-    def list_newest(call: Call) -> dict[str, Any]:
-        limit, marker = call.query.limit, call.query.marker
-        found = getattr(scheduler(), nouns)(tenant().project_id, limit, marker and _chosen_uuid(marker))
-        links = (
-            [{"rel": "next", "href": f"{path}?limit={limit}&marker={found[-1].uuid}"}] if len(found) == limit else []
-        )
-        return {nouns: [show(one) for one in found], "links": links}
 
     def show_one(call: Call) -> dict[str, Any]:
         return {noun: show(getattr(scheduler(), noun)(tenant().project_id, call.uuid), detail=True)}
@@ -101,9 +164,7 @@ def _family(
 
     one = f"{path}/<uuid>"
     return (
-        Operation(method="GET", path=path, name=f"list_{nouns}", persona=READER, handle=list_newest, query=PageQuery,
-                  summary=f"List the project's {nouns}, newest first, a page at a time.",
-                  answer={nouns: [listed], "links": [dict[str, str]]}),
+        _list(nouns, listed, states, query, READER, f"List the project's {nouns}, newest first, a page at a time."),
         Operation(method="POST", path=path, name=f"create_{noun}", persona=MEMBER,
                   handle=create, body=wanted, status=201,
                   summary=f"Create a {noun}; once this is answered it will not be lost.", answer={noun: listed}),
@@ -147,20 +208,13 @@ def _chosen_uuid(text: str) -> str:
 
 
 def _jobs(call: Call) -> Any:
-    states = [_state(text) for text in call.query.state]
+    states = [JobState(_state(JobState, text)) for text in call.query.state]
     found = scheduler().batch_jobs(
         tenant().project_id, call.uuid, states, _seen(call.query.changed_after), call.query.wait_s
     )
     # The state that was seen is one opaque token.
     seen = base64.urlsafe_b64encode(json.dumps(dict(found.seen)).encode()).decode()
     return show(JobList(jobs=found.jobs, seen=seen, at=found.at))
-
-
-def _state(text: str) -> JobState:
-    try:
-        return JobState(text.upper())
-    except ValueError:
-        raise InvalidInput(f"state: expected one of {', '.join(JobState)}, found {text[:20]!r}") from None
 
 
 def _seen(text: str | None) -> dict[str, int] | None:
@@ -190,10 +244,10 @@ def _change_slot(call: Call) -> dict[str, Any]:
 
 
 def _show_host(call: Call) -> dict[str, Any]:
-    found = {host.name: host for host in scheduler().hosts()}
-    if call.uuid not in found:
+    found = scheduler().hosts(Page(where={"name": (call.uuid,)}))
+    if not found:
         raise NotFound(f"no host {call.uuid[:64]!r}")
-    return {"host": show(found[call.uuid], detail=True)}
+    return {"host": show(found[0], detail=True)}
 
 
 def _show_function(call: Call) -> dict[str, Any]:
@@ -216,19 +270,23 @@ def _project(call: Call) -> str:
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
-    *_family("batch", "batches", Batch, Batch, BatchRequest, _create_batch),
-    Operation(method="GET", path=f"{_BATCH}/jobs", name="list_jobs", persona=READER,
+    *_family("batch", "batches", Batch, Batch, BatchRequest, _create_batch, BatchState),
+    Operation(method="GET", path=f"{_BATCH}/jobs", name="list_batch_jobs", persona=READER,
               handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),
     Operation(method="POST", path=f"{_BATCH}/tickets", name="create_tickets", persona=MEMBER,
               handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
-    *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang),
-    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline),
-    *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task),
-    Operation(method="GET", path="/v1/slots", name="list_slots", persona=INSPECTOR, summary="List all slots, by name.",
-              handle=lambda _: {"slots": [show(slot) for slot in scheduler().slots()]}, answer={"slots": [Slot]}),
+    *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
+    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
+    *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
+    _list("jobs", Job, JobState, ProjectJobQuery, READER,
+          "List the jobs of all batches of the project, newest first, a page at a time."),
+    Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},
+              handle=lambda call: {"job": show(scheduler().job(tenant().project_id, call.uuid), detail=True)},
+              summary="Show a job, with its history."),
+    _list("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",
               handle=lambda call: {"slot": show(scheduler().slot(call.uuid), detail=True)}, answer={"slot": Slot},
@@ -237,8 +295,7 @@ OPERATIONS = (
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
-    Operation(method="GET", path="/v1/hosts", name="list_hosts", persona=CATALOGUE, summary="List all hosts, by name.",
-              handle=lambda _: {"hosts": [show(host) for host in scheduler().hosts()]}, answer={"hosts": [Host]}),
+    _list("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE, summary="Show a host.",
               handle=_show_host, answer={"host": Host}, noun="host"),
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",

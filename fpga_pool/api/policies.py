@@ -8,8 +8,12 @@ from oslo_context.context import RequestContext
 from oslo_policy import policy
 
 from fpga_pool.api.operations import OPERATIONS, Operation
-from fpga_pool.api.personas import base_rules
+from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
 from fpga_pool.model.exceptions import Forbidden
+from fpga_pool.model.messages.requests import WorkQuery
+
+#: The rule of lists of other projects' objects.
+OTHERS = "fpga_pool:list_other_projects"
 
 
 def rule_name(operation: Operation) -> str:
@@ -17,9 +21,21 @@ def rule_name(operation: Operation) -> str:
     return f"fpga_pool:{operation.name}"
 
 
+def lists_projects(operation: Operation) -> bool:
+    """Return whether an operation can list objects of other projects."""
+    return isinstance(operation.query, type) and issubclass(operation.query, WorkQuery)
+
+
 def list_rules() -> list[policy.RuleDefault]:
     """Return all rules, as the generators of oslo.policy want them."""
-    return base_rules() + [
+    others = policy.DocumentedRuleDefault(
+        name=OTHERS,
+        check_str=OTHER_PROJECTS.check,
+        scope_types=list(OTHER_PROJECTS.scopes),
+        description="List objects of other projects.",
+        operations=[{"method": one.method, "path": one.path} for one in OPERATIONS if lists_projects(one)],
+    )
+    return [*base_rules(), others] + [
         policy.DocumentedRuleDefault(
             name=rule_name(one),
             check_str=one.persona.check,
@@ -54,14 +70,13 @@ def get_enforcer() -> policy.Enforcer:
     return make_enforcer(conf)
 
 
-def authorize(enforcer: policy.Enforcer, operation: Operation, caller: RequestContext) -> None:
-    """Raise Forbidden if the caller may not request an operation; its objects are those of the caller's project."""
+def authorize(enforcer: policy.Enforcer, name: str, persona: Persona, caller: RequestContext) -> None:
+    """Raise Forbidden if a rule does not allow an operation to the caller, on objects of the caller's project."""
     target = {"project_id": caller.project_id, "user_id": caller.user_id}
-    name = rule_name(operation)
     try:
         allowed = enforcer.authorize(name, target, caller)
     except policy.InvalidScope:
         allowed = False
     if not allowed:
-        scopes = " or ".join(operation.persona.scopes)
+        scopes = " or ".join(persona.scopes)
         raise Forbidden(f"{name} is not allowed with your roles; the policy requires a token of {scopes} scope")

@@ -1,7 +1,10 @@
 """Kinds of arguments that several commands take."""
 
 import argparse
+import re
+import time
 from collections.abc import Callable
+from datetime import datetime
 
 
 def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[str], float]:
@@ -38,3 +41,16 @@ def parameter(text: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return name, value
+
+
+def moment(text: str) -> float:
+    """Read a point in time, as UTC seconds: a date with a time zone, or how long ago."""
+    if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
+        return time.time() - int(ago[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[ago[2]]
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"expected 30m, 12h, 7d or a date with a time zone, found {text!r}")
+    return at.timestamp()

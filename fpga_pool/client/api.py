@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -26,20 +26,66 @@ from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
+from fpga_pool.model.rest import date
 from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
 from fpga_pool.model.rules.task.admission import ShareRequest
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
-#: What is listed newest first, and named by its uuid.
-Named = TypeVar("Named", Batch, Gang, Task)
+#: What is listed.
+Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host)
 
 _PAGE = 1000
 #: Between the tries to create a batch, a gang or a task: the first pause doubles up to the longest.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
 #: How long they go on, where the caller does not say.
 CREATE_PATIENCE_S = 7.5
+
+
+class NameFilters(TypedDict, total=False):
+    """Parameters of every list; None = as the API has it."""
+
+    #: Field and direction, such as "created_at:asc".
+    sort: str | None
+    #: Uuid, or name, of the object that comes before the first.
+    marker: str | None
+
+
+class WorkFilters(NameFilters, total=False):
+    """Which objects of projects are listed."""
+
+    state: Sequence[str]
+    #: Created then or later, UTC seconds.
+    since: float | None
+    #: Another project, or "all"; for admins.
+    project_id: str | None
+
+
+class TaskFilters(WorkFilters, total=False):
+    """Which tasks are listed."""
+
+    function: Sequence[str]
+
+
+class JobFilters(TaskFilters, total=False):
+    """Which jobs are listed."""
+
+    host: Sequence[str]
+
+
+class SlotFilters(NameFilters, total=False):
+    """Which slots are listed."""
+
+    state: Sequence[str]
+    function: Sequence[str]
+    host: Sequence[str]
+
+
+class HostFilters(NameFilters, total=False):
+    """Which hosts are listed."""
+
+    alive: bool | None
 
 
 class PoolApi:
@@ -119,21 +165,29 @@ class PoolApi:
         except NotFound:
             raise DuplicateId(f"{noun} {uuid} or a part of it already exists and belongs to another request") from None
 
-    def batches(self, limit: int | None = None) -> list[Batch]:
-        """Return the project's batches (the newest `limit`), newest first."""
-        return self._newest(Batch, "batches", limit)
+    def batches(self, limit: int | None = None, **filters: Unpack[WorkFilters]) -> list[Batch]:
+        """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
+        return self._list(Batch, "batches", limit, filters)
 
-    def _newest(self, kind: type[Named], name: str, limit: int | None) -> list[Named]:
-        """Return the newest things of a kind, newest first, page by page."""
-        found: list[Named] = []
-        params: dict[str, object] = {}
+    def project_jobs(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[Job]:
+        """Return the jobs of all batches of the project, newest first."""
+        return self._list(Job, "jobs", limit, filters)
+
+    def job(self, uuid: str) -> Job:
+        """Return one job, with its history."""
+        return read(Job, self._http.call("GET", f"/v1/jobs/{_segment(uuid)}"), "job")
+
+    def _list(self, kind: type[Listed], name: str, limit: int | None, filters: Mapping[str, Any]) -> list[Listed]:
+        """Return things of a kind, page by page."""
+        found: list[Listed] = []
+        params = {key: date(value) if key == "since" else value for key, value in filters.items() if value is not None}
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{name}", params=params)
             found += read_all(kind, answer, name)
             if not any(link.get("rel") == "next" for link in answer.get("links", ())):
                 break
-            params["marker"] = found[-1].uuid
+            params["marker"] = found[-1].name if isinstance(found[-1], Slot | Host) else found[-1].uuid
         return found
 
     def batch(self, uuid: str) -> Batch:
@@ -194,9 +248,9 @@ class PoolApi:
         found = self._create("/v1/gangs", "gang", body)
         return self.gang(uuid).gang if found is None else read(Gang, found, "gang")
 
-    def gangs(self, limit: int = 100) -> list[Gang]:
+    def gangs(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
-        return self._newest(Gang, "gangs", limit)
+        return self._list(Gang, "gangs", limit, filters)
 
     def gang(self, uuid: str) -> GangDetail:
         """Return one gang, with what can be said of it now."""
@@ -214,9 +268,9 @@ class PoolApi:
         found = self._create("/v1/pipelines", "pipeline", {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)})
         return self.pipeline(uuid).pipeline if found is None else read(Batch, found, "pipeline")
 
-    def pipelines(self, limit: int = 100) -> list[Batch]:
+    def pipelines(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
-        return self._newest(Batch, "pipelines", limit)
+        return self._list(Batch, "pipelines", limit, filters)
 
     def pipeline(self, uuid: str) -> PipelineDetail:
         """Return one pipeline, with its subtasks; these are jobs of the batch with its uuid."""
@@ -254,9 +308,9 @@ class PoolApi:
         found = self._create("/v1/tasks", "task", body)
         return self.task(uuid).task if found is None else read(Task, found, "task")
 
-    def tasks(self, limit: int = 100) -> list[Task]:
+    def tasks(self, limit: int | None = 100, **filters: Unpack[TaskFilters]) -> list[Task]:
         """Return the newest tasks of the project, newest first."""
-        return self._newest(Task, "tasks", limit)
+        return self._list(Task, "tasks", limit, filters)
 
     def task(self, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
@@ -284,9 +338,9 @@ class PoolApi:
 
     # The pool
 
-    def slots(self) -> list[Slot]:
-        """Return all slots, by name."""
-        return read_all(Slot, self._http.call("GET", "/v1/slots"), "slots")
+    def slots(self, limit: int | None = None, **filters: Unpack[SlotFilters]) -> list[Slot]:
+        """Return all slots (those that `filters` fit), by name."""
+        return self._list(Slot, "slots", limit, filters)
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot, with its history."""
@@ -303,9 +357,9 @@ class PoolApi:
     def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
         return read(Slot, self._http.call("PATCH", f"/v1/slots/{_segment(uuid)}", body=change), "slot")
 
-    def hosts(self) -> list[Host]:
-        """Return all hosts, by name."""
-        return read_all(Host, self._http.call("GET", "/v1/hosts"), "hosts")
+    def hosts(self, limit: int | None = None, **filters: Unpack[HostFilters]) -> list[Host]:
+        """Return all hosts (those that `filters` fit), by name."""
+        return self._list(Host, "hosts", limit, filters)
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""

@@ -59,7 +59,7 @@ def rest_fields(cls: Any) -> tuple[RestField, ...]:
         elif Rest.INTERNAL not in marks:
             found.append(RestField(name, name, hint))
     for name in getattr(cls, "ALSO_SHOWN", ()):
-        found.append(RestField(name, name, get_type_hints(getattr(cls, name).fget)["return"]))
+        found.append(RestField(name, name, get_type_hints(getattr(cls, name).fget, include_extras=True)["return"]))
     return tuple(found)
 
 
@@ -117,7 +117,7 @@ def _translated(hint: Any, request: bool) -> Any:
         shown = Annotated[(inner, *kept)] if kept else inner
         return shown | None if Rest.LIMIT in marks else shown
     if _has_fields(hint):
-        return rest_type(hint, request=request)
+        return rest_type(hint, request=True) if request else rest_type(hint)  # a class has one message of each kind
     arguments = get_args(hint)
     if type(None) in arguments:
         return Union[tuple(_translated(one, request) for one in arguments)]  # noqa: UP007  # of as many as there are

@@ -13,6 +13,7 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     GangDetail,
     JobChanges,
+    Page,
     PipelineDetail,
     SourceTicket,
     TaskDetail,
@@ -20,7 +21,7 @@ from fpga_pool.model.messages.requests import (
     TicketRequest,
 )
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
+from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest
@@ -37,6 +38,9 @@ from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient
 
 T = TypeVar("T")
+
+#: A list without conditions, whole.
+EVERYTHING = Page()
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -125,9 +129,17 @@ class SchedulerAPI:
         """Store a batch; it is committed when this returns."""
         return self._call(Batch, "create_batch", CREATE_S, request=request)
 
-    def batches(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
-        """Return a project's batches, newest first."""
-        return self._call(list[Batch], "batches", project_id=project_id, limit=limit, marker=marker)
+    def batches(self, page: Page) -> list[Batch]:
+        """Return a page of the batches."""
+        return self._call(list[Batch], "batches", page=page)
+
+    def jobs(self, page: Page) -> list[Job]:
+        """Return a page of the jobs of all batches."""
+        return self._call(list[Job], "jobs", page=page)
+
+    def job(self, project_id: str, uuid: str) -> Job:
+        """Return one job."""
+        return self._call(Job, "job", project_id=project_id, uuid=uuid)
 
     def batch(self, project_id: str, uuid: str) -> Batch:
         """Return one batch."""
@@ -167,9 +179,9 @@ class SchedulerAPI:
         """Store a gang that waits; it is committed when this returns."""
         return self._call(Gang, "create_gang", request=request)
 
-    def gangs(self, project_id: str, limit: int, marker: str | None = None) -> list[Gang]:
-        """Return a project's gangs, newest first."""
-        return self._call(list[Gang], "gangs", project_id=project_id, limit=limit, marker=marker)
+    def gangs(self, page: Page) -> list[Gang]:
+        """Return a page of the gangs."""
+        return self._call(list[Gang], "gangs", page=page)
 
     def gang(self, project_id: str, uuid: str) -> GangDetail:
         """Return one gang, with its pending reason and expected start."""
@@ -183,9 +195,9 @@ class SchedulerAPI:
         """Store a task that waits; it is committed when this returns."""
         return self._call(Task, "create_task", request=request)
 
-    def tasks(self, project_id: str, limit: int, marker: str | None = None) -> list[Task]:
-        """Return a project's tasks, newest first."""
-        return self._call(list[Task], "tasks", project_id=project_id, limit=limit, marker=marker)
+    def tasks(self, page: Page) -> list[Task]:
+        """Return a page of the tasks."""
+        return self._call(list[Task], "tasks", page=page)
 
     def task(self, project_id: str, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now."""
@@ -199,9 +211,9 @@ class SchedulerAPI:
         """Store a pipeline; it is committed when this returns."""
         return self._call(Batch, "create_pipeline", CREATE_S, request=request)
 
-    def pipelines(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
-        """Return a project's pipelines, newest first."""
-        return self._call(list[Batch], "pipelines", project_id=project_id, limit=limit, marker=marker)
+    def pipelines(self, page: Page) -> list[Batch]:
+        """Return a page of the pipelines."""
+        return self._call(list[Batch], "pipelines", page=page)
 
     def pipeline(self, project_id: str, uuid: str) -> PipelineDetail:
         """Return one pipeline, with its subtasks."""
@@ -227,9 +239,9 @@ class SchedulerAPI:
 
     # Operators
 
-    def slots(self) -> list[Slot]:
-        """Return all slots."""
-        return self._call(list[Slot], "slots")
+    def slots(self, page: Page = EVERYTHING) -> list[Slot]:
+        """Return a page of the slots, by name."""
+        return self._call(list[Slot], "slots", page=page)
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot."""
@@ -243,9 +255,9 @@ class SchedulerAPI:
         """Give a slot back to the pool."""
         return self._call(Slot, "resume_slot", uuid=uuid)
 
-    def hosts(self) -> list[Host]:
-        """Return all hosts."""
-        return self._call(list[Host], "hosts")
+    def hosts(self, page: Page = EVERYTHING) -> list[Host]:
+        """Return a page of the hosts, by name."""
+        return self._call(list[Host], "hosts", page=page)
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""

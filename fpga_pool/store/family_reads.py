@@ -53,10 +53,6 @@ class _Asks(Protocol):
 
     def _all(self, cls: type[ValueT], query: Select[Any], values: Mapping[str, Any] | None = None) -> list[ValueT]: ...
 
-    def _newest(
-        self, cls: type[ValueT], project_id: str | None, limit: int | None, marker: str | None
-    ) -> list[ValueT]: ...
-
 
 class GangReads:
     """Gangs, processors, processes and migrations; part of `Reads`."""
@@ -77,10 +73,6 @@ class GangReads:
     def open_gangs(self: _Asks) -> Sequence[Gang]:
         """Return the gangs that have not ended, in order of arrival."""
         return self._all(Gang, _open(Gang, scoped=bool(self._scope)))
-
-    def gangs(self: _Asks, project_id: str, *, limit: int, marker: str | None = None) -> Sequence[Gang]:
-        """Return the gangs of a project, newest first, from the one after `marker` on."""
-        return self._newest(Gang, project_id, limit, marker)
 
     def gang_run_times(self: _Asks, user_id: str, most: int) -> Sequence[float]:
         """Return how long the last gangs of a user ran that are done, whatever the shard, oldest first."""
@@ -117,7 +109,3 @@ class TaskReads:
     def open_tasks(self: _Asks) -> Sequence[Task]:
         """Return the tasks that have not ended, in order of arrival."""
         return self._all(Task, _open(Task, scoped=bool(self._scope)))
-
-    def tasks(self: _Asks, project_id: str, *, limit: int, marker: str | None = None) -> Sequence[Task]:
-        """Return the tasks of a project, newest first, from the one after `marker` on."""
-        return self._newest(Task, project_id, limit, marker)

@@ -10,6 +10,7 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Backlog,
@@ -151,17 +152,9 @@ class Reads(GangReads, TaskReads):
         """Return all slots (of one host), by name."""
         return self._all(Slot, slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
 
-    def batches(
-        self,
-        project_id: str | None = None,
-        *,
-        limit: int | None = None,
-        marker: str | None = None,
-        policy: str | None = None,
-    ) -> Sequence[Batch]:
-        """Return the batches (of one project, of one policy), newest first, from the one after `marker` on."""
-        where = [] if policy is None else [table(Batch).c.policy == policy]
-        return self._newest(Batch, project_id, limit, marker, where)
+    def batches(self) -> Sequence[Batch]:
+        """Return all batches, newest first."""
+        return self.page(Batch, Page(descending=True))
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
@@ -368,25 +361,25 @@ class Reads(GangReads, TaskReads):
         found = [from_columns(cls, row) for row in rows]
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
-    def _newest(
-        self,
-        cls: type[ValueT],
-        project_id: str | None,
-        limit: int | None,
-        marker: str | None,
-        conditions: Sequence[ColumnElement[bool]] = (),
-    ) -> list[ValueT]:
-        """Return the values of a class (of one project), newest first, from the one after `marker` on."""
+    def page(self, cls: type[ValueT], page: Page) -> list[ValueT]:
+        """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.
+
+        InvalidInput if its marker is none of the objects that the whole list has.
+        """
         kind: type = cls  # what a cache takes
         rows, every = table(kind).c, all_of(kind)
-        where = [*conditions, *([] if project_id is None else [rows.project_id == project_id])]
-        if marker is not None:
-            last: list[Any] = self._all(cls, every.where(rows.uuid == marker, *where))
+        where = [] if page.project_id is None else [rows.project_id == page.project_id]
+        where += [rows[name].in_(values) for name, values in page.where.items()]
+        where += [] if page.since is None else [rows.created_at >= page.since]
+        order = [rows.created_at, rows.uuid] if "created_at" in rows else [rows.name]
+        if page.marker is not None:
+            last = self._all(cls, every.where(rows[PLACES[kind].key] == page.marker, *where))
             if not last:
-                raise InvalidInput(f"marker: no {called(cls, marker)}")
-            where.append(tuple_(rows.created_at, rows.uuid) < (last[0].created_at, last[0].uuid))
-        newest = every.where(*where).order_by(rows.created_at.desc(), rows.uuid.desc())
-        return self._all(cls, newest.limit(limit))
+                raise InvalidInput(f"marker: no {called(cls, page.marker)} in this list")
+            at = tuple_(*(getattr(last[0], column.name) for column in order))
+            where.append(tuple_(*order) < at if page.descending else tuple_(*order) > at)
+        sorted_ = every.where(*where).order_by(*(column.desc() if page.descending else column for column in order))
+        return self._all(cls, sorted_.limit(page.limit))
 
     def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
         """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""

@@ -39,6 +39,7 @@ from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
 from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.rpc.scheduler_api import EVERYTHING
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
@@ -255,10 +256,16 @@ class PoolBench:
         with self._turn():
             yield
 
-    def _page(self, things, project_id, limit, marker):
-        own = [thing for thing in reversed(things) if thing.project_id == project_id]
-        begin = [thing.uuid for thing in own].index(marker) + 1 if marker else 0
-        return own[begin : begin + limit]
+    def _page(self, things, page):
+        """The things of a list, which are in the order of their creation or of their names."""
+        found = [thing for thing in things if page.project_id in (None, getattr(thing, "project_id", None))]
+        for name, values in page.where.items():
+            found = [thing for thing in found if getattr(thing, name) in values]
+        found = [thing for thing in found if page.since is None or thing.created_at >= page.since]
+        found = found[::-1] if page.descending else found
+        keys = [getattr(thing, "name" if isinstance(thing, Slot | Host) else "uuid") for thing in found]
+        begin = keys.index(page.marker) + 1 if page.marker else 0
+        return found[begin:][: page.limit]
 
     def create_batch(self, request):
         with self._answering("create_batch"):
@@ -270,9 +277,20 @@ class PoolBench:
             raise late
         return batch
 
-    def batches(self, project_id, limit, marker=None):
+    def batches(self, page):
         with self._answering("batches"):
-            return self._page(self.tx.batches(), project_id, limit, marker)
+            return self._page(self.tx.batches(), page)
+
+    def jobs(self, page):
+        with self._answering("jobs"):
+            return self._page([job for batch in self.tx.batches() for job in self.tx.batch_jobs(batch.uuid)], page)
+
+    def job(self, project_id, uuid):
+        with self._answering("job"):
+            job = self.tx.job(uuid)
+            if job.project_id != project_id:
+                raise NotFound(f"no job {uuid}")
+            return job
 
     def batch(self, project_id, uuid):
         with self._answering("batch"):
@@ -331,9 +349,9 @@ class PoolBench:
             raise late
         return gang
 
-    def gangs(self, project_id, limit, marker=None):
+    def gangs(self, page):
         with self._answering("gangs"):
-            return self._page(self.tx.all_gangs(), project_id, limit, marker)
+            return self._page(self.tx.all_gangs(), page)
 
     def gang(self, project_id, uuid):
         with self._answering("gang"):
@@ -348,9 +366,9 @@ class PoolBench:
         with self._answering("create_task"):
             return task_admission.create_task(self.tx, request, self.catalogue, self.settings, time.time())
 
-    def tasks(self, project_id, limit, marker=None):
+    def tasks(self, page):
         with self._answering("tasks"):
-            return self._page(self.tx.all_tasks(), project_id, limit, marker)
+            return self._page(self.tx.all_tasks(), page)
 
     def task(self, project_id, uuid):
         with self._answering("task"):
@@ -365,10 +383,9 @@ class PoolBench:
         with self._answering("create_pipeline"):
             return pipeline_admission.create_pipeline(self.tx, request, self.catalogue, self.settings, time.time())
 
-    def pipelines(self, project_id, limit, marker=None):
+    def pipelines(self, page):
         with self._answering("pipelines"):
-            found = [batch for batch in self.tx.batches() if batch.policy == PIPELINE_POLICY]
-            return self._page(found, project_id, limit, marker)
+            return self._page([batch for batch in self.tx.batches() if batch.policy == PIPELINE_POLICY], page)
 
     def pipeline(self, project_id, uuid):
         with self._answering("pipeline"):
@@ -395,9 +412,9 @@ class PoolBench:
             self.quotas.pop(project_id, None)
         return self.quota(project_id)
 
-    def slots(self):
+    def slots(self, page=EVERYTHING):
         with self._answering("slots"):
-            return self.tx.slots()
+            return self._page(self.tx.slots(), page)
 
     def slot(self, uuid):
         with self._answering("slot"):
@@ -417,9 +434,9 @@ class PoolBench:
         with self._answering("resume_slot"):
             return changes.resume_slot(self.tx, self._slot(uuid).name, time.time())
 
-    def hosts(self):
+    def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):
-            return self.tx.hosts()
+            return self._page(self.tx.hosts(), page)
 
     def functions(self):
         with self._answering("functions"):

@@ -1,7 +1,7 @@
 """Base of the commands of `fpga-pool`."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
@@ -9,7 +9,7 @@ from cliff.columns import FormattableColumn
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from fpga_pool.cli.arguments import positive_count
+from fpga_pool.cli.arguments import moment, positive_count
 from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -86,20 +86,78 @@ class Rate(FormattableColumn[Any]):
         return None if self._value == float("inf") else self._value
 
 
-class NewestLister(PoolLister):
-    """A table of the newest things of the project."""
+class Pages:
+    """The options of a list: which objects, in which order, from which one on."""
+
+    #: Options that take one or several values, and what they are called.
+    FILTERS: Mapping[str, str] = {}
+    #: Field by which the list is sorted, and how without `--sort`.
+    SORT, ORDER = "name", "asc"
+
+    def add_pages(self, parser: argparse.ArgumentParser, limit: int | None = None) -> None:
+        """Describe the options."""
+        for name, metavar in self.FILTERS.items():
+            parser.add_argument(
+                f"--{name}",
+                action="append",
+                default=[],
+                metavar=metavar,
+                help=f"only of this {name}; may be repeated",
+            )
+        parser.add_argument(
+            "--sort",
+            choices=[f"{self.SORT}:asc", f"{self.SORT}:desc"],
+            default=f"{self.SORT}:{self.ORDER}",
+            help="order of the rows (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--limit",
+            type=positive_count,
+            default=limit,
+            metavar="N",
+            help=f"maximum number of rows (default: {limit or 'all'})",
+        )
+        parser.add_argument("--marker", metavar="ID", help="begin after this one, the last row of an earlier list")
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return what to ask the API for."""
+        names = ("limit", "sort", "marker", *self.FILTERS)
+        return {name: getattr(parsed_args, name) for name in names}
+
+
+class NewestLister(Pages, PoolLister):
+    """A table of the newest objects of the project."""
+
+    FILTERS: Mapping[str, str] = {"state": "STATE"}
+    SORT, ORDER = "created_at", "desc"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
+        self.add_pages(parser, 100)
         parser.add_argument(
-            "--limit",
-            type=positive_count,
-            default=100,
-            metavar="N",
-            help="maximum number of rows (default: %(default)s)",
+            "--since",
+            type=moment,
+            metavar="TIME",
+            help="only created then or later: 30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z",
+        )
+        projects = parser.add_mutually_exclusive_group()
+        projects.add_argument("--project-id", metavar="ID", help="objects of this project (admins only)")
+        projects.add_argument(
+            "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
         )
         return parser
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return what to ask the API for."""
+        return super().filters(parsed_args) | {"since": parsed_args.since, "project_id": parsed_args.project_id}
+
+    def with_projects(self, parsed_args: argparse.Namespace, listed: Sequence[Any], table: Table) -> Table:
+        """Return the table of what is listed, with their projects if these are several."""
+        if parsed_args.project_id != "all":
+            return table
+        columns, rows = table
+        return (*columns, "project_id"), [(*row, one.project_id) for row, one in zip(rows, listed, strict=True)]
 
 
 class PoolShowOne(PoolCommand, ShowOne):

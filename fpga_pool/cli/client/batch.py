@@ -119,7 +119,8 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return listing(self.client.batches(parsed_args.limit))
+        found = self.client.batches(**self.filters(parsed_args))
+        return self.with_projects(parsed_args, found, listing(found))
 
 
 class Show(PoolShowOne):

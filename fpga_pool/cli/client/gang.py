@@ -87,7 +87,8 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return listing(self.client.gangs(parsed_args.limit))
+        found = self.client.gangs(**self.filters(parsed_args))
+        return self.with_projects(parsed_args, found, listing(found))
 
 
 class Show(PoolShowOne):

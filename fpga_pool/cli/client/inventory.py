@@ -1,9 +1,20 @@
 """`fpga-pool function`, `host` and `slot`: what the pool consists of."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fpga_pool.cli.client.base import LongLister, Moment, Number, PoolLister, PoolShowOne, Rate, Row, Table, Words
+from fpga_pool.cli.client.base import (
+    LongLister,
+    Moment,
+    Number,
+    Pages,
+    PoolLister,
+    PoolShowOne,
+    Rate,
+    Row,
+    Table,
+    Words,
+)
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects.pool import Host, Slot
 
@@ -59,14 +70,23 @@ class Calibrate(PoolLister):
         ]
 
 
-class ListHosts(LongLister):
-    """List all hosts."""
+class ListHosts(Pages, LongLister):
+    """List hosts."""
 
     SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        self.add_pages(parser)
+        alive = parser.add_mutually_exclusive_group()
+        alive.add_argument("--alive", action="store_true", default=None, help="only those that send heartbeats")
+        alive.add_argument("--lost", action="store_false", dest="alive", default=None, help="only the others")
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return list_hosts(self.client.hosts())
+        return list_hosts(self.client.hosts(**self.filters(parsed_args), alive=parsed_args.alive))
 
 
 def list_hosts(hosts: Sequence[Host]) -> Table:
@@ -107,14 +127,21 @@ _COLUMNS = (
 )
 
 
-class ListSlots(LongLister):
-    """List all slots."""
+class ListSlots(Pages, LongLister):
+    """List slots."""
 
     SHORT = ("name", "kind", "state", "function")
+    FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        self.add_pages(parser)
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return list_slots(self.client.slots())
+        return list_slots(self.client.slots(**self.filters(parsed_args)))
 
 
 class _OneSlot(PoolShowOne):

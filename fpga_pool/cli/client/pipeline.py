@@ -38,7 +38,8 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return batch.listing(self.client.pipelines(parsed_args.limit))
+        found = self.client.pipelines(**self.filters(parsed_args))
+        return self.with_projects(parsed_args, found, batch.listing(found))
 
 
 class Show(PoolShowOne):

@@ -1,7 +1,7 @@
 """`fpga-pool task`: one function on several linked slots at once."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.cli.client import batch
@@ -64,9 +64,12 @@ def _shape(text: str) -> TaskShape:
 class List(NewestLister):
     """List tasks, newest first."""
 
+    FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION"}
+
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return listing(self.client.tasks(parsed_args.limit))
+        found = self.client.tasks(**self.filters(parsed_args))
+        return self.with_projects(parsed_args, found, listing(found))
 
 
 class Show(PoolShowOne):

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, Text, Uuid, require_address
@@ -166,15 +167,81 @@ class TaskDetail:
     share_list: tuple[Job, ...]
 
 
+class Page(Message, frozen=True, kw_only=True):
+    """Which part of a list is wanted."""
+
+    #: Project whose objects are listed; None = those of all, or objects of none.
+    project_id: str | None = None
+    #: Accepted values by field; a field that is not named may have any.
+    where: dict[str, tuple[str | bool, ...]] = field(default_factory=dict)
+    #: Objects created before this are left out, UTC seconds.
+    since: Moment | None = None
+    #: Key of the last object of the page before; None = the first page.
+    marker: str | None = None
+    limit: int | None = None
+    #: The newest, or the last by name, comes first.
+    descending: bool = False
+
+
 # ---- Queries of the REST API
 
+Limit1000 = Annotated[int, Meta(ge=1, le=1000, description="1 to 1000")]
+Since = Annotated[datetime, Meta(tz=True, description="a date with a time zone, such as 2026-01-31T12:00:00Z")]
 
-class PageQuery(Message, frozen=True, kw_only=True):
-    """Which page of a list is wanted."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="1 to 1000")] = 100
+class WorkQuery(Message, frozen=True, kw_only=True):
+    """Which batches, gangs, pipelines or tasks are wanted: those that all parameters fit, a page at a time."""
+
+    #: One or several states.
+    state: tuple[str, ...] = ()
+    #: Created then or later.
+    since: Since | None = None
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: Annotated[str, Meta(max_length=64)] | None = None
+    sort: Annotated[str, Meta(pattern=r"^created_at(:asc|:desc)?\Z", description="created_at with :asc or :desc")] = (
+        "created_at:desc"
+    )
+    limit: Limit1000 = 100
     #: The last object of the page before; None = the first page.
     marker: Uuid | None = None
+
+
+class TaskQuery(WorkQuery, frozen=True, kw_only=True):
+    """Which tasks are wanted."""
+
+    #: One or several functions.
+    function: tuple[str, ...] = ()
+
+
+class ProjectJobQuery(TaskQuery, frozen=True, kw_only=True):
+    """Which jobs of all batches are wanted."""
+
+    #: One or several hosts on which they were planned.
+    host: tuple[str, ...] = ()
+
+
+class NameQuery(Message, frozen=True, kw_only=True):
+    """Which part of a list by name is wanted."""
+
+    sort: Annotated[str, Meta(pattern=r"^name(:asc|:desc)?\Z", description="name:asc or name:desc")] = "name:asc"
+    limit: Limit1000 | None = None
+    #: Name of the last object of the page before; None = the first page.
+    marker: Annotated[str, Meta(max_length=255)] | None = None
+
+
+class SlotQuery(NameQuery, frozen=True, kw_only=True):
+    """Which slots are wanted: those that all parameters fit."""
+
+    #: One or several states, functions that are loaded, and hosts.
+    state: tuple[str, ...] = ()
+    function: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+
+
+class HostQuery(NameQuery, frozen=True, kw_only=True):
+    """Which hosts are wanted."""
+
+    alive: bool | None = None
 
 
 class JobQuery(Message, frozen=True, kw_only=True):

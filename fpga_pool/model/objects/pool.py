@@ -198,7 +198,7 @@ class Job:
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
     #: Properties that the REST API shows like fields.
-    ALSO_SHOWN: ClassVar = ("place",)
+    ALSO_SHOWN: ClassVar = ("place", "expected_at")
 
     @property
     def counted_attempts(self) -> int:
@@ -209,6 +209,13 @@ class Job:
     def place(self) -> str:
         """What `slot` is: "slot" or "cpu"; "" = none."""
         return place_kind(self.slot)
+
+    @property
+    def expected_at(self) -> Moment | None:
+        """When it is planned to begin to compute, UTC seconds; None unless it has a place and has not begun."""
+        if self.state not in (JobState.WAITING_INPUT, JobState.STAGED) or self.dispatched_at is None:
+            return None
+        return self.dispatched_at + (self.start_s or 0.0)
 
 
 def is_cpu(slot_name: str) -> bool:

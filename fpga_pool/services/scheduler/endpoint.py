@@ -18,6 +18,7 @@ from fpga_pool.model.messages.requests import (
     Calibration,
     FunctionInfo,
     JobChanges,
+    Page,
     Ticket,
     TicketRequest,
 )
@@ -80,9 +81,22 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
         return batch
 
     @answers
-    def batches(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Batch]:
+    def batches(self, context: Context, page: Page) -> Sequence[Batch]:
         with self._service.store.reading() as tx:
-            return tx.batches(project_id, limit=limit, marker=marker)
+            return tx.page(Batch, page)
+
+    @answers
+    def jobs(self, context: Context, page: Page) -> Sequence[Job]:
+        with self._service.store.reading() as tx:
+            return tx.page(Job, page)
+
+    @answers
+    def job(self, context: Context, project_id: str, uuid: str) -> Job:
+        with self._service.store.reading() as tx:
+            job = tx.job(uuid)
+            if job.project_id != project_id:
+                raise NotFound(f"no job {uuid}")
+            return job
 
     @answers
     def batch(self, context: Context, project_id: str, uuid: str) -> Batch:
@@ -219,9 +233,9 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
     # Operators
 
     @answers
-    def slots(self, context: Context) -> Sequence[Slot]:
+    def slots(self, context: Context, page: Page) -> Sequence[Slot]:
         with self._service.store.reading() as tx:
-            return tx.slots()
+            return tx.page(Slot, page)
 
     @answers
     def slot(self, context: Context, uuid: str) -> Slot:
@@ -249,9 +263,9 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
         return slot
 
     @answers
-    def hosts(self, context: Context) -> Sequence[Host]:
+    def hosts(self, context: Context, page: Page) -> Sequence[Host]:
         with self._service.store.reading() as tx:
-            return tx.hosts()
+            return tx.page(Host, page)
 
     @answers
     def snapshot(self, context: Context, seen: Mapping[str, int] | None) -> dict[str, Any]:

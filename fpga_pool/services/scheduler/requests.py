@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from fpga_pool.model.messages.requests import GangDetail, PipelineDetail, SourceTicket, TaskDetail
+from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, SourceTicket, TaskDetail
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.tasks import Task
@@ -16,6 +16,7 @@ from fpga_pool.model.rules.pipeline.edges import input_sources
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
 
@@ -38,9 +39,9 @@ class GangRequests:
         return gang
 
     @answers
-    def gangs(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Gang]:
+    def gangs(self, context: Context, page: Page) -> Sequence[Gang]:
         with self._service.store.reading() as tx:
-            return tx.gangs(project_id, limit=limit, marker=marker)
+            return tx.page(Gang, page)
 
     @answers
     def gang(self, context: Context, project_id: str, uuid: str) -> GangDetail:
@@ -76,9 +77,9 @@ class PipelineRequests:
         return batch
 
     @answers
-    def pipelines(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Batch]:
+    def pipelines(self, context: Context, page: Page) -> Sequence[Batch]:
         with self._service.store.reading() as tx:
-            return tx.batches(project_id, limit=limit, marker=marker, policy=PIPELINE_POLICY)
+            return tx.page(Batch, changed(page, where=page.where | {"policy": (PIPELINE_POLICY,)}))
 
     @answers
     def pipeline(self, context: Context, project_id: str, uuid: str) -> PipelineDetail:
@@ -140,9 +141,9 @@ class TaskRequests:
         return task
 
     @answers
-    def tasks(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Task]:
+    def tasks(self, context: Context, page: Page) -> Sequence[Task]:
         with self._service.store.reading() as tx:
-            return tx.tasks(project_id, limit=limit, marker=marker)
+            return tx.page(Task, page)
 
     @answers
     def task(self, context: Context, project_id: str, uuid: str) -> TaskDetail:

@@ -333,6 +333,7 @@ Index("ix_batches_in_state_of_project", BatchRow.project_id, BatchRow.state)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
 
 
+Index("ix_jobs_newest_of_project", JobRow.project_id, JobRow.created_at, JobRow.uuid)
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)

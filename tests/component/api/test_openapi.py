@@ -75,4 +75,7 @@ def test_a_body_is_accepted_where_its_schema_allows_it(api, document, body, allo
 def test_an_unknown_query_parameter_is_refused_by_name(api):
     answer = api.get("/v1/batches?limit=5&colour=red")
     assert answer.status_code == 400
-    assert answer.json["errors"][0]["detail"] == "query: unknown: ['colour']; known: limit, marker"
+    assert (
+        answer.json["errors"][0]["detail"]
+        == "query: unknown: ['colour']; known: state, since, project_id, sort, limit, marker"
+    )

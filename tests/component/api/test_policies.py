@@ -30,8 +30,8 @@ CATALOGUE = {*OWN, "service", "system reader", "system admin"}
 INSPECT = {"admin", "service", "system reader", "system admin"}
 ALLOWED = {
     **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in NOUNS},
-    **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs")},
-    **{f"show_{noun}": OWN for noun in NOUNS},
+    **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
+    **{f"show_{noun}": OWN for noun in (*NOUNS, "job")},
     "create_tickets": USE,
     "list_slots": INSPECT,
     "show_slot": INSPECT,

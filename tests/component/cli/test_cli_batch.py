@@ -7,6 +7,9 @@ import pytest
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.batch.admission import JobRequest
+
+JOB = {"uuid": "", "name": "x", "function": "sha256", "requester": "node-1", "input_bytes": 5}
 
 
 @pytest.fixture
@@ -216,3 +219,44 @@ def test_interrupted_attach_leaves_the_batch_alone(create, run, pool, responder,
     answer = run("batch", "attach", created["uuid"])
     assert (answer.status, answer.err) == (130, f"fpga-pool: interrupted: batch {created['uuid']} continues\n")
     assert not pool.tx.batch(created["uuid"]).cancel_requested
+
+
+# ---- Lists
+
+
+def test_lists_take_filters_an_order_and_a_marker(run, client):
+    made = [client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})]).uuid for _ in range(3)]
+    listed = run("batch", "list", "--state", "pending", "--since", "1h", "--sort", "created_at:asc", "-f", "json").json
+    assert [row["uuid"] for row in listed] == made
+    rest = run("batch", "list", "--sort", "created_at:asc", "--marker", made[0], "--limit", 1, "-f", "json").json
+    assert [row["uuid"] for row in rest] == made[1:2]
+    assert run("batch", "list", "--since", "2126-01-01T00:00:00Z", "-f", "json").json == []
+    assert run("batch", "list", "--since", "soon").status == 2
+    assert [row["function"] for row in run("job", "list", "--host", "node-1", "-f", "json").json] == ["sha256"] * 3
+
+
+def test_a_list_of_all_projects_names_them(run, client):
+    client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})])
+    (row,) = run("--project", "other", "batch", "list", "--all-projects", "-f", "json").json
+    assert row["project_id"] == "demo"
+
+
+def test_show_job_says_when_it_is_expected_to_start(run, client):
+    batch = client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})])
+    (job,) = client.jobs(batch.uuid)
+    shown = run("job", "show", job.uuid, "-f", "json").json
+    assert (shown["state"], shown["batch_uuid"]) == ("WAITING_INPUT", batch.uuid)
+    assert shown["expected_at"] is not None
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["--host", "node-2"], ["node-2/card-0/r0"]),
+        (["--state", "BUSY"], []),
+        (["--limit", 1, "--sort", "name:desc"], ["node-2/card-0/r0"]),
+        (["--marker", "node-1/card-0/r0"], ["node-2/card-0/r0"]),
+    ],
+)
+def test_slots_are_listed_by_filters(run, argv, names):
+    assert [row["name"] for row in run("slot", "list", *argv, "-f", "json").json] == names

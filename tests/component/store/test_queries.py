@@ -1,29 +1,41 @@
 """What the API asks of the store beside the reads of a transaction."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects.pool import HistoryEntry, JobState
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, JobState, Slot
+from fpga_pool.model.objects.tasks import Task
+
+
+def of_a(**wanted):
+    return Page(project_id="project-a", descending=True, **wanted)
 
 
 def test_batches_are_paged_newest_first_within_a_project(store, make, saved):
     batches = saved(*(make.batch(created_at=float(age)) for age in range(5)), make.batch(project_id="project-b"))
     newest = list(reversed(batches[:5]))
     with store.reading() as tx:
-        assert list(tx.batches("project-a")) == newest
-        assert list(tx.batches("project-a", limit=2)) == newest[:2]
-        assert list(tx.batches("project-a", limit=2, marker=newest[1].uuid)) == newest[2:4]
+        assert tx.page(Batch, of_a()) == newest
+        assert tx.page(Batch, of_a(limit=2)) == newest[:2]
+        assert tx.page(Batch, of_a(limit=2, marker=newest[1].uuid)) == newest[2:4]
+        assert tx.page(Batch, Page(project_id="project-a", marker=newest[1].uuid)) == [newest[0]]
+        assert tx.page(Batch, of_a(since=3.0)) == newest[:2]
         assert len(tx.batches()) == 6
 
 
-def test_batches_of_the_same_moment_are_each_on_exactly_one_page(store, make, saved):
+@pytest.mark.parametrize("descending", [False, True])
+def test_batches_of_the_same_moment_are_each_on_exactly_one_page(store, make, saved, descending):
     batches = saved(*(make.batch(created_at=7.0) for _ in range(5)))
     seen, marker = [], None
     with store.reading() as tx:
-        while page := tx.batches("project-a", limit=2, marker=marker):
+        while page := tx.page(Batch, Page(limit=2, marker=marker, descending=descending)):
             seen += page
             marker = page[-1].uuid
     assert sorted(batch.uuid for batch in seen) == sorted(batch.uuid for batch in batches)
@@ -32,7 +44,42 @@ def test_batches_of_the_same_moment_are_each_on_exactly_one_page(store, make, sa
 def test_a_marker_of_another_project_is_not_known(store, make, saved):
     foreign = saved(make.batch(project_id="project-b"))
     with store.reading() as tx, pytest.raises(InvalidInput, match=f"marker: no batch {foreign.uuid}"):
-        tx.batches("project-a", marker=foreign.uuid)
+        tx.page(Batch, of_a(marker=foreign.uuid))
+
+
+def test_jobs_are_filtered_by_several_fields(store, make, saved):
+    batch = make.batch()
+    jobs = [
+        make.job(batch, index=index, state=state, function=function, created_at=float(index))
+        for index, (state, function) in enumerate(itertools.product(JobState, ("aes", "sha256")))
+    ]
+    saved(batch, *jobs)
+    wanted = {"state": ("FAILED", "RUNNING"), "function": ("aes",)}
+    with store.reading() as tx:
+        found = tx.page(Job, of_a(where=wanted))
+    assert [(job.state, job.function) for job in found] == [(JobState.FAILED, "aes"), (JobState.RUNNING, "aes")]
+
+
+def test_slots_are_paged_by_name(store, make, saved):
+    _, *slots = saved(make.host(), *(make.slot(region=f"r{number}") for number in range(3)))
+    with store.reading() as tx:
+        assert tx.page(Slot, Page(limit=2)) == slots[:2]
+        assert tx.page(Slot, Page(marker=slots[1].name)) == slots[2:]
+        assert tx.page(Slot, Page(where={"host": ("elsewhere",)})) == []
+
+
+@pytest.mark.parametrize("cls", [Batch, Gang, Job, Task])
+def test_a_page_of_a_project_is_read_in_the_order_of_an_index(store, cls):
+    # So it takes as long in a list of a million: nothing is sorted, and no more rows are read than are returned.
+    asked = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+    with store.reading() as tx:
+        tx.page(cls, of_a(limit=100))
+    (statement, parameters) = next(one for one in asked if "ORDER BY" in one[0])
+    with store.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    (step,) = (row[-1] for row in plan)
+    assert "newest_of_project" in step
 
 
 def test_the_jobs_of_a_batch_can_be_asked_for_by_state(store, make, saved):

@@ -13,6 +13,7 @@ from fpga_pool.model.exceptions import (
     UnknownRequester,
 )
 from fpga_pool.model.messages.agents import JobStarted, ReleaseJob
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
 from fpga_pool.model.rules.shared.changes import end_lease, new_lease
 from fpga_pool.model.values import changed
@@ -81,8 +82,8 @@ def test_another_project_sees_and_changes_nothing(running, planned):
     ):
         with pytest.raises(NotFound, match=f"no batch {planned.uuid}"):
             use()
-    assert running.api.batches("q", 10) == []
-    assert [batch.uuid for batch in running.api.batches("p", 10)] == [planned.uuid]
+    assert running.api.batches(Page(project_id="q")) == []
+    assert [batch.uuid for batch in running.api.batches(Page(project_id="p"))] == [planned.uuid]
 
 
 def test_cancellation_reaches_the_agent(running, agent, planned, until):

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
 from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.identity import Gate, Identity
@@ -104,7 +105,7 @@ def test_an_enrolled_agent_calls_nothing_of_the_apis(gated, api, enrolled):
     batch = api.create_batch(gated.request(agent, "sha256"))
     for ask in (
         lambda: mine.tickets("p", batch.uuid, []),
-        lambda: mine.batches("p", 10),
+        lambda: mine.batches(Page(project_id="p")),
         lambda: mine.cancel_batch("p", batch.uuid),
         lambda: mine.drain_slot(api.slots()[0].uuid, "why not"),
         mine.hosts,

@@ -8,6 +8,7 @@ import pytest
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 from fpga_pool.model.rules.task.family import TaskFamily
@@ -48,7 +49,7 @@ def test_a_task_gets_its_slots_at_once_and_ends_when_all_its_shares_have(running
     for share in detail.share_list:
         running.report(share, "staged", "started", "finished")
     assert state(running, task) is TaskState.COMPLETED
-    assert [one.uuid for one in running.api.tasks("p", 10)] == [task.uuid]
+    assert [one.uuid for one in running.api.tasks(Page(project_id="p"))] == [task.uuid]
     with pytest.raises(InvalidTransition):
         running.api.cancel_task("p", task.uuid)
 

@@ -1,0 +1,61 @@
+"""`fpga-pool job`: the jobs of all batches."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from fpga_pool.cli.client.base import LongLister, Moment, NewestLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.model.objects.pool import Job
+
+_COLUMNS = (
+    "uuid", "name", "state", "function", "slot", "batch_uuid", "attempt", "input_bytes", "compute_s", "reason",
+    "created_at",
+)  # fmt: skip
+
+
+class List(NewestLister, LongLister):
+    """List jobs of all batches, newest first."""
+
+    SHORT = ("uuid", "name", "state", "function")
+    FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        found = self.client.project_jobs(**self.filters(parsed_args))
+        return self.with_projects(parsed_args, found, (_COLUMNS, [_row(job) for job in found]))
+
+
+class Show(PoolShowOne):
+    """Show a job: where it is, why it waits or failed, and when it is planned to start."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("job", metavar="JOB", help="uuid of the job")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show."""
+        job = self.client.job(parsed_args.job)
+        columns = (*_COLUMNS, "requester", "expected_at", "started_at", "finished_at", "ended_at", "error_code")
+        return columns, (
+            *_row(job),
+            job.requester,
+            *map(Moment, (job.expected_at, job.started_at, job.finished_at, job.ended_at)),
+            job.error_code,
+        )
+
+
+def _row(job: Job) -> Row:
+    return (
+        job.uuid,
+        job.name,
+        str(job.state),
+        job.function,
+        job.slot,
+        job.batch_uuid,
+        job.attempt,
+        job.input_bytes,
+        Seconds(job.compute_s),
+        job.reason,
+        Moment(job.created_at),
+    )

@@ -1,0 +1,120 @@
+"""Filters, order and pages of the lists."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from fpga_pool.api.app import create_app
+from fpga_pool.model.objects.pool import JobState
+
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+
+
+@pytest.fixture
+def api(pool):
+    return create_app(pool).test_client()
+
+
+@pytest.fixture
+def create(api):
+    def make(jobs=1, **headers):
+        answer = api.post("/v1/batches", json={"jobs": [JOB] * jobs}, headers=headers)
+        return answer.json["batch"]["uuid"]
+
+    return make
+
+
+def uuids(answer, nouns="batches"):
+    assert answer.status_code == 200, answer.text
+    return [one["uuid"] for one in answer.json[nouns]]
+
+
+def test_a_list_has_the_states_that_are_wanted(api, create):
+    first, second, third = create(), create(), create()
+    api.delete(f"/v1/batches/{second}")
+    cancelled = api.get(f"/v1/batches/{second}").json["batch"]["state"]
+    assert uuids(api.get(f"/v1/batches?state={cancelled.lower()}")) == [second]
+    assert uuids(api.get(f"/v1/batches?state=PENDING&state={cancelled}&state=RUNNING")) == [third, second, first]
+
+
+def test_a_list_begins_at_a_moment(api, create):
+    first, second = create(), create()
+    at = api.get(f"/v1/batches/{second}").json["batch"]["created_at"]
+    assert uuids(api.get("/v1/batches", query_string={"since": at})) == [second]
+    assert uuids(api.get("/v1/batches", query_string={"since": datetime.now(UTC).isoformat()})) == []
+    assert uuids(api.get("/v1/batches", query_string={"since": "2026-01-01T00:00:00Z"})) == [second, first]
+
+
+def test_pages_in_the_other_order_keep_their_filters(api, create):
+    made = [create() for _ in range(5)]
+    seen, href = [], "/v1/batches?sort=created_at:asc&limit=2&state=PENDING&state=RUNNING"
+    while href:
+        page = api.get(href)
+        seen += uuids(page)
+        href = page.json["links"][0]["href"] if page.json["links"] else None
+    assert seen == made
+
+
+def test_jobs_of_all_batches_are_listed_and_each_is_shown(api, create, pool):
+    create(2)
+    create(1)
+    create(1, **{"X-Project-Id": "other"})
+    jobs = api.get("/v1/jobs").json["jobs"]
+    assert len(jobs) == 3
+    assert len(api.get(f"/v1/jobs?host=node-1&function=sha256&state={jobs[0]['state']}").json["jobs"]) == 3
+    assert api.get("/v1/jobs?host=node-2").json["jobs"] == []
+    shown = api.get(f"/v1/jobs/{jobs[0]['uuid']}").json["job"]
+    assert (shown["state"], shown["reason"]) == (JobState.WAITING_INPUT, "")
+    # The plan has it begin when it was dispatched.
+    assert shown["expected_at"] == shown["dispatched_at"]
+    assert shown["history"] != []
+    assert api.get(f"/v1/jobs/{jobs[0]['uuid']}", headers={"X-Project-Id": "other"}).status_code == 404
+
+
+def test_slots_are_filtered_and_paged_by_name(api):
+    names = [slot["name"] for slot in api.get("/v1/slots").json["slots"]]
+    assert names == ["node-1/card-0/r0", "node-2/card-0/r0"]
+    first = api.get("/v1/slots?limit=1").json
+    assert [slot["name"] for slot in first["slots"]] == names[:1]
+    rest = api.get(first["links"][0]["href"]).json
+    assert [slot["name"] for slot in rest["slots"]] == names[1:]
+    assert [slot["name"] for slot in api.get("/v1/slots?host=node-2&state=empty").json["slots"]] == names[1:]
+    assert api.get("/v1/slots?function=sha256").json["slots"] == []
+    assert [slot["name"] for slot in api.get("/v1/slots?sort=name:desc").json["slots"]] == names[::-1]
+
+
+def test_hosts_are_filtered_by_whether_they_are_alive(api):
+    assert [host["name"] for host in api.get("/v1/hosts?alive=true").json["hosts"]] == ["node-1", "node-2"]
+    assert api.get("/v1/hosts?alive=false").json["hosts"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/v1/batches?state=LATE", "state: expected one of PENDING, RUNNING"),
+        ("/v1/batches?since=yesterday", "since: expected a date with a time zone"),
+        ("/v1/batches?since=2026-01-01T00:00:00", "since: expected a date with a time zone"),
+        ("/v1/batches?sort=name", "sort: expected created_at with :asc or :desc"),
+        ("/v1/batches?host=node-1", "unknown: ['host']"),
+        ("/v1/slots?state=LATE", "state: expected one of EMPTY, LOADING"),
+        ("/v1/hosts?alive=perhaps", "alive: expected"),
+    ],
+)
+def test_a_parameter_that_cannot_be_right_is_refused_by_name(api, path, says):
+    answer = api.get(path)
+    assert answer.status_code == 400
+    assert says in answer.json["errors"][0]["detail"]
+
+
+def test_an_admin_lists_other_projects_and_nobody_else_does(api, create):
+    other = create(**{"X-Project-Id": "other"})
+    mine = create()
+    reader = {"X-Roles": "reader"}
+    assert uuids(api.get("/v1/batches")) == [mine]
+    assert uuids(api.get("/v1/batches?project_id=demo", headers=reader)) == [mine]
+    assert uuids(api.get("/v1/batches?project_id=other")) == [other]
+    assert uuids(api.get("/v1/batches?project_id=all")) == [mine, other]
+    for path in ("/v1/batches", "/v1/gangs", "/v1/pipelines", "/v1/tasks", "/v1/jobs"):
+        for project in ("other", "all"):
+            answer = api.get(f"{path}?project_id={project}", headers=reader)
+            assert (answer.status_code, answer.json["errors"][0]["code"]) == (403, "fpga_pool.forbidden")
