@@ -21,6 +21,7 @@ from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
+    BatchDetail,
     Calibration,
     CalibrationQuery,
     FunctionInfo,
@@ -152,12 +153,13 @@ def _family(
     create: Callable[[Call], Any],
     states: type[StrEnum],
     query: type[WorkQuery] = WorkQuery,
+    detail: str = "",
 ) -> tuple[Operation, ...]:
     """Return how things of a kind are listed, created, shown and cancelled."""
-    path = f"/v1/{nouns}"
+    path, detail = f"/v1/{nouns}", detail or noun
 
     def show_one(call: Call) -> dict[str, Any]:
-        return {noun: show(getattr(scheduler(), noun)(tenant().project_id, call.uuid), detail=True)}
+        return {noun: show(getattr(scheduler(), detail)(tenant().project_id, call.uuid), detail=True)}
 
     def cancel(call: Call) -> dict[str, Any]:
         return {noun: show(getattr(scheduler(), f"cancel_{noun}")(tenant().project_id, call.uuid))}
@@ -270,7 +272,8 @@ def _project(call: Call) -> str:
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
-    *_family("batch", "batches", Batch, Batch, BatchRequest, _create_batch, BatchState),
+    *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
+             detail="batch_detail"),
     Operation(method="GET", path=f"{_BATCH}/jobs", name="list_batch_jobs", persona=READER,
               handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),

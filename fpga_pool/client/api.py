@@ -13,6 +13,7 @@ from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
+    BatchDetail,
     Calibration,
     FunctionInfo,
     GangDetail,
@@ -192,7 +193,11 @@ class PoolApi:
 
     def batch(self, uuid: str) -> Batch:
         """Return one batch, with its history."""
-        return read(Batch, self._http.call("GET", f"/v1/batches/{_segment(uuid)}"), "batch")
+        return self.batch_detail(uuid).batch
+
+    def batch_detail(self, uuid: str) -> BatchDetail:
+        """Return one batch, with what can be said of it now."""
+        return read(BatchDetail, self._http.call("GET", f"/v1/batches/{_segment(uuid)}"), "batch")
 
     def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
         """Return the jobs of a batch (in some states), by index."""

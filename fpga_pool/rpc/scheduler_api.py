@@ -9,6 +9,7 @@ from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
+    BatchDetail,
     Calibration,
     FunctionInfo,
     GangDetail,
@@ -144,6 +145,10 @@ class SchedulerAPI:
     def batch(self, project_id: str, uuid: str) -> Batch:
         """Return one batch."""
         return self._call(Batch, "batch", project_id=project_id, uuid=uuid)
+
+    def batch_detail(self, project_id: str, uuid: str) -> BatchDetail:
+        """Return one batch, with its pending reason and expected start."""
+        return self._call(BatchDetail, "batch_detail", project_id=project_id, uuid=uuid)
 
     def batch_jobs(
         self,

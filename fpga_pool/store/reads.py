@@ -211,6 +211,11 @@ class Reads(GangReads, TaskReads):
         values = {"policies": policies, "since": since}
         return self._all(Job, newest_jobs(scoped=bool(self._scope)).limit(most), values)
 
+    def pending_functions(self, batch_uuid: str) -> set[str]:
+        """Return the functions of the jobs of a batch in state PENDING."""
+        pending = select(_JOBS.c.function).where(_JOBS.c.batch_uuid == batch_uuid, _JOBS.c.state == JobState.PENDING)
+        return set(self._execute(pending.distinct(), Job).scalars())
+
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
         return self._all(Job, pending_jobs(scoped=bool(self._scope)), {"batch": batch_uuid})

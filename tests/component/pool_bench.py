@@ -30,6 +30,7 @@ from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState,
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
@@ -295,6 +296,12 @@ class PoolBench:
     def batch(self, project_id, uuid):
         with self._answering("batch"):
             return admission.owned_batch(self.tx, uuid, project_id)
+
+    def batch_detail(self, project_id, uuid):
+        batch = self.batch(project_id, uuid)
+        with self.lock:
+            pending = {job.function for job in self.tx.batch_jobs(uuid) if job.state is JobState.PENDING}
+            return batch_detail(self.tx, batch, pending, self.catalogue, time.time())
 
     def batch_jobs(self, project_id, uuid, states=(), changed_after=None, wait_s=0.0):
         until_s = time.monotonic() + wait_s

@@ -132,8 +132,9 @@ class Show(PoolShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
-        batch = self.client.batch(parsed_args.batch)
-        return details(batch, self.client.jobs(batch.uuid))
+        detail = self.client.batch_detail(parsed_args.batch)
+        columns, values = details(detail.batch, self.client.jobs(detail.batch.uuid))
+        return (*columns, "pending_reason", "expected_at"), (*values, detail.pending_reason, Moment(detail.expected_at))
 
 
 class Watch(PoolShowOne):

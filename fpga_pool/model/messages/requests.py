@@ -79,6 +79,17 @@ class SourceTicket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDetail:
+    """A batch with what can be said of it now."""
+
+    batch: Flat[Batch]
+    #: Why some of its jobs wait for a place, and when the first of them is expected to begin, UTC seconds; "" and None
+    #: where nothing is to say.
+    pending_reason: str
+    expected_at: Moment | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineDetail:
     """A pipeline with its subtasks: the jobs of the batch that has its uuid."""
 

@@ -15,6 +15,7 @@ from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
+    BatchDetail,
     Calibration,
     FunctionInfo,
     JobChanges,
@@ -26,6 +27,7 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch, owned_batch
+from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
@@ -101,6 +103,17 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
     @answers
     def batch(self, context: Context, project_id: str, uuid: str) -> Batch:
         return self._owned_batch(project_id, uuid)
+
+    @answers
+    def batch_detail(self, context: Context, project_id: str, uuid: str) -> BatchDetail:
+        service = self._service
+        with service.store.reading() as tx:
+            batch = owned_batch(tx, uuid, project_id)
+            if batch.policy != TASK_POLICY:
+                functions = tx.pending_functions(uuid)
+                return batch_detail(tx, batch, functions, service.catalogue, service.clock())
+        task = self.task(context, project_id=project_id, uuid=uuid)
+        return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers
     def batch_jobs(

@@ -71,6 +71,28 @@ def test_jobs_of_all_batches_are_listed_and_each_is_shown(api, create, pool):
     assert api.get(f"/v1/jobs/{jobs[0]['uuid']}", headers={"X-Project-Id": "other"}).status_code == 404
 
 
+def test_a_batch_that_waits_says_why_and_until_when(api, create, pool):
+    pool.plans_at_once = False
+    free = create()
+    shown = api.get(f"/v1/batches/{free}").json["batch"]
+    assert (shown["pending_reason"], shown["expected_at"] is not None) == ("it is about to be planned", True)
+    for slot in api.get("/v1/slots").json["slots"]:
+        api.patch(f"/v1/slots/{slot['uuid']}", json={"drain": True})
+    shown = api.get(f"/v1/batches/{free}").json["batch"]
+    assert (shown["pending_reason"], shown["expected_at"]) == ("no slot in service can hold sha256", None)
+
+
+def test_a_batch_behind_others_waits_for_the_first_slot_that_is_free(api, create, pool):
+    ahead = create()  # planned on node-1, for 1 s
+    pool.plans_at_once = False
+    api.patch(f"/v1/slots/{pool.tx.slot('node-2/card-0/r0').uuid}", json={"drain": True})
+    shown = api.get(f"/v1/batches/{create()}").json["batch"]
+    (job,) = pool.tx.batch_jobs(ahead)
+    assert shown["pending_reason"] == "all slots that can hold sha256 have work"
+    assert datetime.fromisoformat(shown["expected_at"]).timestamp() == pytest.approx(job.dispatched_at + 1.0, abs=1e-5)
+    assert api.get(f"/v1/batches/{ahead}").json["batch"]["pending_reason"] == ""
+
+
 def test_slots_are_filtered_and_paged_by_name(api):
     names = [slot["name"] for slot in api.get("/v1/slots").json["slots"]]
     assert names == ["node-1/card-0/r0", "node-2/card-0/r0"]
