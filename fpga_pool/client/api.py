@@ -19,6 +19,7 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     JobList,
     PipelineDetail,
+    Service,
     TaskDetail,
     Ticket,
     TicketRequest,
@@ -365,6 +366,10 @@ class PoolApi:
     def hosts(self, limit: int | None = None, **filters: Unpack[HostFilters]) -> list[Host]:
         """Return all hosts (those that `filters` fit), by name."""
         return self._list(Host, "hosts", limit, filters)
+
+    def services(self) -> list[Service]:
+        """Return the schedulers and agents of the pool."""
+        return read_all(Service, self._http.call("GET", "/v1/services"), "services")
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""

@@ -32,7 +32,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),
     **dict.fromkeys(["quota", "set_quota", "unset_quota"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
-    **dict.fromkeys(["functions", "benefits", "calibration", "health"], _API),
+    **dict.fromkeys(["functions", "benefits", "calibration", "health", "services"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),
 }

@@ -16,6 +16,7 @@ from fpga_pool.model.messages.requests import (
     JobChanges,
     Page,
     PipelineDetail,
+    Service,
     SourceTicket,
     TaskDetail,
     Ticket,
@@ -271,6 +272,10 @@ class SchedulerAPI:
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return self._call(list[FunctionInfo], "functions")
+
+    def services(self) -> list[Service]:
+        """Return the schedulers and agents of the pool."""
+        return self._call(list[Service], "services")
 
     def benefits(self) -> dict[str, float]:
         """Return by slot what computes there now, in vCPU equivalents."""

@@ -24,7 +24,7 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Ticket
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Service, Ticket
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
@@ -444,6 +444,14 @@ class PoolBench:
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):
             return self._page(self.tx.hosts(), page)
+
+    def services(self):
+        with self._answering("services"):
+            agents = [
+                Service(kind="agent", name=host.name, up=host.alive, heard_at=host.heard_at, shards=(host.shard,))
+                for host in self.tx.hosts()
+            ]
+        return [Service(kind="scheduler", name="test", up=True, heard_at=time.time(), shards=("default",)), *agents]
 
     def functions(self):
         with self._answering("functions"):

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 
 from fpga_pool.model.flavor import GuestTier
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Host
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity
@@ -36,7 +37,7 @@ class SchedulerEndpoint:
         self.woken = 0
 
     @answers
-    def hosts(self, context: dict) -> list[Host]:
+    def hosts(self, context: dict, page: Page) -> list[Host]:
         return []
 
     @answers

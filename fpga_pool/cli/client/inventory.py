@@ -113,6 +113,17 @@ def list_hosts(hosts: Sequence[Host]) -> Table:
     ]
 
 
+class ListServices(PoolLister):
+    """List schedulers and agents, and whether they are up."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return ("kind", "name", "state", "heard_at", "shards"), [
+            (one.kind, one.name, "up" if one.up else "down", Moment(one.heard_at), Words(one.shards))
+            for one in self.client.services()
+        ]
+
+
 _COLUMNS = (
     "uuid",
     "name",

@@ -135,6 +135,20 @@ class FunctionInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A process of the pool: a scheduler, or the agent of a host."""
+
+    kind: str
+    name: str
+    #: It has shown a sign of life within the timeout of its kind, by the clock of the scheduler that answers.
+    up: bool
+    #: Its last sign of life, by the pool's clock.
+    heard_at: Moment
+    #: Parts of the pool that a scheduler owns, or that an agent belongs to.
+    shards: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """How well a function's time model fits the observed runs on one board."""
 

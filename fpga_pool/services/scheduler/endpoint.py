@@ -20,6 +20,7 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     JobChanges,
     Page,
+    Service,
     Ticket,
     TicketRequest,
 )
@@ -326,6 +327,25 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
             "shards": service.ownership.shards(),
             "refused": service.refusals.counts(),
         }
+
+    @answers
+    def services(self, context: Context) -> list[Service]:
+        with self._service.store.reading() as tx:
+            schedulers, shards, hosts = tx.schedulers(), tx.shards(), tx.hosts()
+        living = self._service.ownership.living()
+        return [
+            Service(
+                kind="scheduler",
+                name=one.name,
+                up=one.name in living,
+                heard_at=one.heard_at,
+                shards=tuple(shard.name for shard in shards if shard.owner == one.name),
+            )
+            for one in schedulers
+        ] + [
+            Service(kind="agent", name=host.name, up=host.alive, heard_at=host.heard_at, shards=(host.shard,))
+            for host in hosts
+        ]
 
     @answers
     def health(self, context: Context) -> str:

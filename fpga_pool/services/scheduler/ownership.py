@@ -150,6 +150,7 @@ class Ownership:
         self._take_up = take_up
         self._shards = FailureDetector(clock)
         self._schedulers = FailureDetector(clock)
+        self._living = frozenset({self._name})
         self._owned: dict[str, OwnedShard] = {}
         #: Those of them that are stopped already.
         self._paused: set[str] = set()
@@ -176,10 +177,15 @@ class Ownership:
         still_s = self._shards.note({shard.name: (shard.epoch, shard.generation) for shard in shards})
         quiet_s = self._schedulers.note({known.name: known.generation for known in schedulers})
         living = {name for name, seconds in quiet_s.items() if seconds <= self._timeout_s} | {self._name}
+        self._living = frozenset(living)
         share = -(-len(shards) // len(living))
         self._give_up_more_than(share, shards, living)
         self._take_up_to(share, shards, still_s)
         return False
+
+    def living(self) -> frozenset[str]:
+        """Return the schedulers that have shown a sign of life within the timeout, this one included."""
+        return self._living
 
     def follow_pool_time(self) -> None:
         """Continue from the latest time reported by any scheduler, whatever this machine's clock shows."""

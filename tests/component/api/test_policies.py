@@ -40,6 +40,7 @@ ALLOWED = {
     "show_project_quota": INSPECT,
     "set_quota": {"admin", "system admin"},
     "unset_quota": {"admin", "system admin"},
+    "list_services": INSPECT,
     "list_hosts": CATALOGUE,
     "show_host": CATALOGUE,
     "list_functions": CATALOGUE,

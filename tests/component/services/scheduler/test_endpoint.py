@@ -42,6 +42,13 @@ def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
     until(lambda: running.waiting() == [])
 
 
+def test_services_are_listed_with_what_is_up(running, agent):
+    found = {(one.kind, one.name): (one.up, one.shards) for one in running.api.services()}
+    name = running.service.settings.name
+    assert found["scheduler", name] == (True, ("default",))
+    assert found["agent", agent.name] == (True, ("default",))
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound
-from fpga_pool.model.messages.requests import TicketRequest
+from fpga_pool.model.messages.requests import Page, TicketRequest
 from fpga_pool.model.objects.pool import BatchState, JobState
 from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest
 from support.waiting import wait_until
@@ -55,7 +55,7 @@ def test_a_pipeline_is_listed_ended_and_another_projects_are_not_there(running, 
     created, jobs = pipeline
     running.report(jobs()[1], "staged", "started", "finished")
     wait_until(lambda: running.api.pipeline("p", created.uuid).pipeline.state is BatchState.COMPLETED, "the end")
-    assert [one.uuid for one in running.api.pipelines("p", 10)] == [created.uuid]
-    assert running.api.pipelines("q", 10) == []
+    assert [one.uuid for one in running.api.pipelines(Page(project_id="p"))] == [created.uuid]
+    assert running.api.pipelines(Page(project_id="q")) == []
     with pytest.raises(NotFound):
         running.api.cancel_pipeline("q", created.uuid)

@@ -1,0 +1,99 @@
+"""`fpga-pool-status upgrade check`: whether the services of this version can start, before they do.
+
+Exit status: 0 all checks pass, 1 a warning, 2 a failure, 255 an unexpected error.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_policy.policy import InvalidDefinitionError
+from oslo_upgradecheck import upgradecheck
+
+from fpga_pool.api.policies import make_enforcer
+from fpga_pool.cli.command import one_line
+from fpga_pool.conf.catalogue import configured_catalogue, private_key
+from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.placement.client import open_placement
+from fpga_pool.store.options import open_store
+
+Result, Code = upgradecheck.Result, upgradecheck.Code
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks of a configuration, in the order in which a service needs what they look at."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        looks: Sequence[tuple[str, Callable[[], Result]]] = (
+            ("Values of options", self._options),
+            ("Private keys", self._keys),
+            ("Catalogue of functions", self._catalogue),
+            ("Policy file of the API", self._policy_file),
+            ("Schema of the database", self._schema),
+            ("Placement", self._placement),
+        )
+        self._upgrade_checks = tuple((name, _failing(look)) for name, look in looks)
+
+    def _options(self) -> Result:
+        check_values(self._conf)
+        return Result(Code.SUCCESS)
+
+    def _keys(self) -> Result:
+        """Read the keys of the services that run on this machine."""
+        keys = {"[scheduler] token_key": self._conf.scheduler.token_key, "[api] key": self._conf.api.key}
+        absent = [f"{option} ({path})" for option, path in keys.items() if not Path(path).exists()]
+        for option, path in keys.items():
+            if Path(path).exists():
+                private_key(option, path)
+        if absent:
+            return Result(Code.WARNING, f"absent: {', '.join(absent)}; needed where the service concerned runs")
+        return Result(Code.SUCCESS)
+
+    def _catalogue(self) -> Result:
+        return Result(Code.SUCCESS, f"{len(configured_catalogue(self._conf).functions)} functions")
+
+    def _policy_file(self) -> Result:
+        try:
+            make_enforcer(self._conf).check_rules(raise_on_violation=True)
+        except InvalidDefinitionError as error:
+            raise InvalidInput(f"[oslo_policy] policy_file: {error}") from None
+        return Result(Code.SUCCESS)
+
+    def _schema(self) -> Result:
+        with closing(open_store(self._conf)) as store:
+            store.check_schema()
+        return Result(Code.SUCCESS)
+
+    def _placement(self) -> Result:
+        placement = open_placement(self._conf)
+        if placement is None:
+            return Result(Code.SUCCESS, "not used: [placement] auth_type is not set")
+        placement.named("fpga_pool")  # any question will do
+        return Result(Code.SUCCESS)
+
+
+def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
+    """Return a check that fails where a look raises an error of the pool or of its configuration."""
+
+    def check(_: Checks) -> Result:
+        try:
+            return look()
+        except (FpgaPoolError, cfg.Error, OSError) as error:
+            return Result(Code.FAILURE, one_line(error))
+
+    return check
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fpga-pool-status`."""
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    return int(upgradecheck.main(conf, "fpga_pool", Checks(conf), list(sys.argv[1:] if argv is None else argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""`fpga-pool-status upgrade check` on configurations that are right, and wrong in one place each."""
+
+import json
+
+import pytest
+
+from fpga_pool.cli.admin import status
+from fpga_pool.cli.admin.keys import create_key_pairs
+
+NAMES = (
+    "Values of options",
+    "Private keys",
+    "Catalogue of functions",
+    "Policy file of the API",
+    "Schema of the database",
+    "Placement",
+)
+
+
+@pytest.fixture
+def config(tmp_path, new_database):
+    """A configuration with which all services can start."""
+    path = tmp_path / "fpga_pool.conf"
+    path.write_text(
+        f"[database]\nconnection = {new_database(tmp_path / 'pool.sqlite')}\n"
+        f"[scheduler]\ntoken_key = {tmp_path}/keys/tokens.pem\n[api]\nkey = {tmp_path}/keys/api.pem\n"
+    )
+    create_key_pairs(tmp_path / "keys")
+    return path
+
+
+@pytest.fixture
+def check(config, capsys):
+    """Run the checks with more lines of configuration; returns the exit status, and by name result and details."""
+
+    def run(more=""):
+        config.write_text(config.read_text() + more)
+        capsys.readouterr()
+        code = status.main([f"--config-file={config}", "upgrade", "check", "--json"])
+        found = json.loads(capsys.readouterr().out)["checks"]
+        return code, {one["check"]: (one["result"], one["details"] or "") for one in found}
+
+    return run
+
+
+def test_a_pool_that_can_start_passes_every_check(check):
+    code, found = check()
+    assert (code, tuple(found)) == (0, NAMES)
+    assert {result for result, _ in found.values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "says"),
+    [
+        ("[scheduler]\ndefault_policy = nosuch\n", "Values of options", "nosuch"),
+        ("[functions]\ncatalogue = /nowhere.toml\n", "Catalogue of functions", "/nowhere.toml"),
+        ("[database]\nconnection = sqlite:////nowhere/pool.sqlite\n", "Schema of the database", ""),
+        (
+            "[placement]\nauth_type = none\nendpoint_override = http://127.0.0.1:9\n",
+            "Placement",
+            "",
+        ),
+    ],
+)
+def test_what_would_stop_a_service_fails_its_check_and_no_other(check, more, name, says):
+    code, found = check(more)
+    assert code == 2
+    assert {check for check, (result, _) in found.items() if result == 2} == {name}
+    assert says in found[name][1]
+    assert found[name][1] != ""
+
+
+def test_a_key_that_others_can_read_fails(check, tmp_path):
+    (tmp_path / "keys" / "api.pem").chmod(0o644)
+    code, found = check()
+    assert (code, found["Private keys"][0]) == (2, 2)
+    assert "must be 0600" in found["Private keys"][1]
+
+
+def test_a_key_of_a_service_that_runs_elsewhere_is_a_warning(check, tmp_path):
+    (tmp_path / "keys" / "api.pem").unlink()
+    code, found = check()
+    assert (code, found["Private keys"][0]) == (1, 1)
+    assert "[api] key" in found["Private keys"][1]
+
+
+def test_a_rule_that_refers_to_no_other_fails(check, tmp_path):
+    (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "rule:nosuch"\n')
+    code, found = check(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
+    assert (code, found["Policy file of the API"][0]) == (2, 2)
