@@ -9,7 +9,7 @@ from oslo_policy import policy
 
 from fpga_pool.api.operations import OPERATIONS, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
-from fpga_pool.model.exceptions import Forbidden
+from fpga_pool.model.exceptions import Forbidden, InvalidInput
 from fpga_pool.model.messages.requests import WorkQuery
 
 #: The rule of lists of other projects' objects.
@@ -60,6 +60,14 @@ def default_enforcer() -> policy.Enforcer:
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
     return make_enforcer(conf)
+
+
+def check_policy_file(conf: cfg.ConfigOpts) -> None:
+    """Raise InvalidInput unless every rule that the policy files of `conf` define refers to rules that exist."""
+    try:
+        make_enforcer(conf).check_rules(raise_on_violation=True)
+    except policy.InvalidDefinitionError as error:
+        raise InvalidInput(f"[oslo_policy] policy_file: {error}") from None
 
 
 def get_enforcer() -> policy.Enforcer:

@@ -9,18 +9,16 @@ from contextlib import closing
 from pathlib import Path
 
 from oslo_config import cfg
-from oslo_policy.policy import InvalidDefinitionError
 from oslo_upgradecheck import upgradecheck
+from oslo_upgradecheck.upgradecheck import Code, Result
 
-from fpga_pool.api.policies import make_enforcer
+from fpga_pool.api.policies import check_policy_file
 from fpga_pool.cli.command import one_line
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
 from fpga_pool.conf.opts import check_values, register_opts
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
 from fpga_pool.store.options import open_store
-
-Result, Code = upgradecheck.Result, upgradecheck.Code
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -57,10 +55,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.SUCCESS, f"{len(configured_catalogue(self._conf).functions)} functions")
 
     def _policy_file(self) -> Result:
-        try:
-            make_enforcer(self._conf).check_rules(raise_on_violation=True)
-        except InvalidDefinitionError as error:
-            raise InvalidInput(f"[oslo_policy] policy_file: {error}") from None
+        check_policy_file(self._conf)
         return Result(Code.SUCCESS)
 
     def _schema(self) -> Result:

@@ -83,7 +83,7 @@ class Create(PoolLister):
             return listing([self._submit(parsed_args)])
         directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
         try:
-            result = self._run(parsed_args, directory, lambda runner: runner.run())
+            result = self._run_batch(parsed_args, directory, lambda runner: runner.run())
             if not result.ok:
                 self.status = FAILED
             rows = self.rows(parsed_args, result)
@@ -95,9 +95,9 @@ class Create(PoolLister):
     def _submit(self, parsed_args: argparse.Namespace) -> Batch:
         """Return what was created, once the pool holds all files."""
         with tempfile.TemporaryDirectory(prefix="fpga-pool-") as directory:  # nothing is written to it
-            return self._run(parsed_args, Path(directory), lambda runner: runner.submit())
+            return self._run_batch(parsed_args, Path(directory), lambda runner: runner.submit())
 
-    def _run(self, parsed_args: argparse.Namespace, directory: Path, act: Callable[[BatchRunner], T]) -> T:
+    def _run_batch(self, parsed_args: argparse.Namespace, directory: Path, act: Callable[[BatchRunner], T]) -> T:
         with following(self, parsed_args) as options:
             runner = self.runner(parsed_args, output_dir=directory, name=parsed_args.name, **options)
             try:
