@@ -119,7 +119,7 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
         # Another one was allowed by the policy.
         project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
         where=where,
-        since=query.since and query.since.timestamp(),
+        since=None if query.since is None else query.since.timestamp(),
         marker=marker and _chosen_uuid(marker),
         limit=query.limit,
         descending=descending,

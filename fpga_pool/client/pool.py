@@ -164,9 +164,10 @@ class Client(PoolApi):
         """
         return self.attached_runner(batch_uuid, jobs, **options).run()
 
-    def fetch(self, batch_uuid: str, output_dir: str | Path, **options: Unpack[TaskOptions]) -> BatchResult:
+    def fetch(self, batch_uuid: str, output_dir: str | Path, /, **options: Unpack[TaskOptions]) -> BatchResult:
         """Fetch the results of a batch that the pool holds now, and those only; see `attach`."""
-        return self.attached_runner(batch_uuid, goal=Goal.HELD, **{**options, "output_dir": output_dir}).run()
+        options["output_dir"] = output_dir
+        return self.attached_runner(batch_uuid, goal=Goal.HELD, **options).run()
 
     def attached_runner(
         self,

@@ -22,4 +22,5 @@ def current_ids() -> dict[str, str]:
 def follow(sent: Mapping[str, Any]) -> None:
     """Let the log lines of this thread carry the ids that a call was sent with, or a new id where it has none."""
     given = {name: sent.get(name) for name in _NAMES}
-    RequestContext(**{name: value for name, value in given.items() if isinstance(value, str) and _ID.match(value)})
+    good = {name: value if isinstance(value, str) and _ID.match(value) else None for name, value in given.items()}
+    RequestContext(request_id=good["request_id"], global_request_id=good["global_request_id"])

@@ -272,7 +272,7 @@ class SignedClient:
 
         `options` are those of oslo.messaging's `prepare`.
         """
-        context = self._signer.context(self._topic, run, method, arguments) | ids
+        context = self._signer.context(self._topic, run, method, arguments) | dict(ids)
         return self._client.prepare(server=server, **options).call(context, method, **arguments)
 
     def cast(self, method: str) -> None:

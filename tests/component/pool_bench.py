@@ -21,7 +21,7 @@ from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
-from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Service, Ticket
@@ -265,7 +265,9 @@ class PoolBench:
         found = [thing for thing in found if page.since is None or thing.created_at >= page.since]
         found = found[::-1] if page.descending else found
         keys = [getattr(thing, "name" if isinstance(thing, Slot | Host) else "uuid") for thing in found]
-        begin = keys.index(page.marker) + 1 if page.marker else 0
+        if page.marker is not None and page.marker not in keys:
+            raise InvalidInput(f"marker: no {page.marker} in this list")
+        begin = 0 if page.marker is None else keys.index(page.marker) + 1
         return found[begin:][: page.limit]
 
     def create_batch(self, request):

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, Text, Uuid, require_address
+from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, ProjectId, Text, Uuid, require_address
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Batch, Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -222,7 +222,7 @@ class WorkQuery(Message, frozen=True, kw_only=True):
     #: Created then or later.
     since: Since | None = None
     #: Another project than the caller's own, or "all"; for admins.
-    project_id: Annotated[str, Meta(max_length=64)] | None = None
+    project_id: ProjectId | None = None
     sort: Annotated[str, Meta(pattern=r"^created_at(:asc|:desc)?\Z", description="created_at with :asc or :desc")] = (
         "created_at:desc"
     )
@@ -235,14 +235,14 @@ class TaskQuery(WorkQuery, frozen=True, kw_only=True):
     """Which tasks are wanted."""
 
     #: One or several functions.
-    function: tuple[str, ...] = ()
+    function: tuple[Text, ...] = ()
 
 
 class ProjectJobQuery(TaskQuery, frozen=True, kw_only=True):
     """Which jobs of all batches are wanted."""
 
     #: One or several hosts on which they were planned.
-    host: tuple[str, ...] = ()
+    host: tuple[Text, ...] = ()
 
 
 class NameQuery(Message, frozen=True, kw_only=True):
@@ -251,7 +251,7 @@ class NameQuery(Message, frozen=True, kw_only=True):
     sort: Annotated[str, Meta(pattern=r"^name(:asc|:desc)?\Z", description="name:asc or name:desc")] = "name:asc"
     limit: Limit1000 | None = None
     #: Name of the last object of the page before; None = the first page.
-    marker: Annotated[str, Meta(max_length=255)] | None = None
+    marker: Text | None = None
 
 
 class SlotQuery(NameQuery, frozen=True, kw_only=True):
@@ -259,8 +259,8 @@ class SlotQuery(NameQuery, frozen=True, kw_only=True):
 
     #: One or several states, functions that are loaded, and hosts.
     state: tuple[str, ...] = ()
-    function: tuple[str, ...] = ()
-    host: tuple[str, ...] = ()
+    function: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
 
 
 class HostQuery(NameQuery, frozen=True, kw_only=True):
