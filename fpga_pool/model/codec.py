@@ -53,6 +53,8 @@ def read(wanted: Any, plain: object, place: str = "message", *, root: str = "mes
         value = msgspec.convert({"it": plain}, _holder(wanted), strict=strict).it
     except msgspec.ValidationError as error:
         raise InvalidInput(_complaint(wanted, str(error), plain, place, root)) from None
+    except UnicodeEncodeError:  # what JSON can say, and UTF-8 cannot: as the name of a field, for instance
+        raise InvalidInput(f"{place or root}: half of a surrogate pair in a text or in the name of a field") from None
     known = _known(wanted)
     if known is not None:
         known(plain, place)

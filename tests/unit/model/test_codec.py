@@ -203,3 +203,9 @@ def test_what_is_nested_deeply_or_very_long_is_refused_in_few_words():
         assert len(str(refused.value)) < 200
     with pytest.raises(InvalidInput, match="nested too deeply"):
         from_text(Report, "[" * 100_000)
+
+
+def test_a_field_whose_name_cannot_be_encoded_is_refused():
+    """Found by fuzzing: JSON can say half of a surrogate pair."""
+    with pytest.raises(InvalidInput, match="message: half of a surrogate pair"):
+        read(Command, to_plain(COMMAND) | {"\ud800": None})
