@@ -3,8 +3,7 @@
     OS_NOVA_DISABLE_EVENTLET_PATCHING=1 pytest -c tests/nova/pytest.ini -s tests/benchmarks/nova_boots.py
 
 Two hosts have 32 free slots, three small ones and a large one on each of four cards.  A round is eight boots at once,
-or as many as there are slots; what it claimed is released before the next.  `-k ManyComputes` has 500 computes instead,
-and 20 boots in flight.
+or as many as there are slots; what it claimed is released before the next.
 """
 
 import os
@@ -21,7 +20,6 @@ HOSTS, CARDS, SMALL, LARGE = ("host1", "host2"), 4, 3, 1
 SLOTS = len(HOSTS) * CARDS * (SMALL + LARGE)
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
 SCHEDULERS = 4
-COMPUTES, IN_FLIGHT = int(os.environ.get("COMPUTES", "500")), 20
 
 
 class BootsAtOnce(Cloud):
@@ -51,24 +49,3 @@ class BootsAtOnce(Cloud):
 
     def test_as_many_boots_at_once_as_there_are_slots(self):
         assert self.rounds(SLOTS) == [0] * ROUNDS
-
-
-class ManyComputes(Cloud):
-    """Boots in flight among many recorded computes; what this process computes is Nova's, Placement's and ours."""
-
-    def test_boots_in_flight(self):
-        for number in range(COMPUTES):
-            self.add_record(f"host{number}", 1, 8)
-        managers = [self.scheduler_service.manager, *(SchedulerManager() for _ in range(SCHEDULERS - 1))]
-        self.chosen_at_once(IN_FLIGHT, managers)  # the first requests of a process compile and cache
-        for enabled in (True, False):
-            self.flags(enabled=enabled, group="fpga_pool")
-            began_s, cpu_s = time.perf_counter(), time.process_time()
-            found = self.chosen_at_once(IN_FLIGHT, managers)
-            took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
-            print(
-                f"{COMPUTES} computes, {IN_FLIGHT} boots in flight, plug-in {'on' if enabled else 'off'}: "
-                f"{took_s / IN_FLIGHT:.2f} s and {cpu_s / IN_FLIGHT:.2f} s of the processor per boot",
-                flush=True,
-            )
-            assert None not in found
