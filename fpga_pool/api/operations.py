@@ -87,6 +87,9 @@ class Operation:
 
 # ---- Lists
 
+#: Times are shown in microseconds: a list since a time that was shown has the object that had it.
+SHOWN_S = 1e-6
+
 
 def _list(
     nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
@@ -119,7 +122,7 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
         # Another one was allowed by the policy.
         project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
         where=where,
-        since=None if query.since is None else query.since.timestamp(),
+        since=None if query.since is None else query.since.timestamp() - SHOWN_S,
         marker=marker and _chosen_uuid(marker),
         limit=query.limit,
         descending=descending,

@@ -1,5 +1,6 @@
 """Filters, order and pages of the lists."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_list_begins_at_a_moment(api, create):
     assert uuids(api.get("/v1/batches", query_string={"since": at})) == [second]
     assert uuids(api.get("/v1/batches", query_string={"since": datetime.now(UTC).isoformat()})) == []
     assert uuids(api.get("/v1/batches", query_string={"since": "2026-01-01T00:00:00Z"})) == [second, first]
+
+
+@pytest.mark.parametrize("below_s", [0.0, 2.4e-7, 4.8e-7])
+def test_a_moment_as_it_is_shown_is_no_later_than_that_which_is_stored(api, create, pool, below_s):
+    uuid = create()
+    pool.tx.save(replace(pool.tx.batch(uuid), created_at=1_800_000_000.000003 - below_s))
+    at = api.get(f"/v1/batches/{uuid}").json["batch"]["created_at"]
+    assert uuids(api.get("/v1/batches", query_string={"since": at})) == [uuid]
 
 
 def test_pages_in_the_other_order_keep_their_filters(api, create):
