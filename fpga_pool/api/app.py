@@ -14,6 +14,7 @@ from oslo_policy.policy import Enforcer
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.api import context, errors, versions
+from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operations import OPERATIONS, Call, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS
@@ -59,6 +60,7 @@ def create_app(
     app.add_url_rule("/", view_func=list_versions)
     app.add_url_rule("/v1/", view_func=show_version)
     app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
+    add_dashboard(app)
     rules = enforcer or default_enforcer()
     for operation in OPERATIONS:
         app.add_url_rule(operation.path, operation.name, _view(operation, rules), methods=[operation.method])

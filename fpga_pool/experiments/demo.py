@@ -192,6 +192,7 @@ def _measure(policy: str, files: Sequence[Path], output: Path, console: Console)
     directory = output / policy
     shutil.rmtree(directory, ignore_errors=True)
     with embedded_pool(directory / "pool", POOL) as endpoint, Client(endpoint) as client:
+        console.print(f"{policy}: watch it on {endpoint}/dashboard/#/schedule", style="dim", highlight=False)
         carriers = {slot.host for slot in client.slots()}
         work = make_work(files, [host.name for host in client.hosts() if host.name not in carriers])
         simulated = _simulate(client, work, policy)

@@ -4,11 +4,14 @@ import pytest
 from keystoneauth1 import fixture as tokens
 from keystonemiddleware.fixture import AuthTokenFixture
 from oslo_config import cfg
+from playwright.sync_api import expect
 from werkzeug.test import Client
 
 from fpga_pool.api.operations import OPERATIONS
+from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.conf.opts import register_opts
+from support.browser import PATIENCE_MS, running_browser, watched_page
 
 #: Roles of a token, with those that they imply in Keystone; "system" = of system scope.
 PERSONAS = {
@@ -134,8 +137,8 @@ def test_without_a_valid_token_nothing_is_answered_but_what_leads_to_keystone(ap
         assert answer.headers["WWW-Authenticate"] == 'Keystone uri="http://keystone.test"'
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/", "/v1/openapi.json"])
-def test_documents_of_versions_are_public(api, path):
+@pytest.mark.parametrize("path", ["/", "/v1/", "/v1/openapi.json", "/dashboard/", "/dashboard/js/main.js"])
+def test_documents_of_versions_and_the_files_of_the_dashboard_are_public(api, path):
     assert api.get(path).status_code == 200
 
 
@@ -171,3 +174,32 @@ def test_a_policy_file_overrides_a_rule(pool, keystone, configuration, tmp_path)
 def test_the_request_id_of_another_service_is_kept_beside_the_own(api):
     answer = api.get("/v1/functions", headers={"X-Auth-Token": "reader", "X-OpenStack-Request-ID": "req-" + "0" * 36})
     assert answer.headers["x-openstack-request-id"].startswith("req-")
+
+
+def test_the_dashboard_asks_for_a_token_and_shows_what_it_may_see(pool, keystone, configuration):
+    server = ApiServer(make_application(configuration, pool, keystone=True), port=0, authenticates=True)
+    url = server.start()
+    try:
+        with running_browser() as browser, watched_page(browser, url) as dashboard:
+            page = dashboard.page
+            dashboard.open("pool")
+            page.get_by_label("Token").fill("no such token")
+            page.keyboard.press("Enter")
+            page.get_by_label("Token").fill("reader")
+            page.keyboard.press("Enter")
+            expect(page.locator(".map")).to_contain_text("your roles do not allow", timeout=PATIENCE_MS)
+            page.get_by_role("button", name="Sign out").click()
+            page.get_by_label("Token").fill("admin")
+            page.keyboard.press("Enter")
+            expect(page.locator(".slot")).to_have_count(len(pool.slots()), timeout=PATIENCE_MS)
+            assert page.evaluate("[Object.values(sessionStorage), localStorage.length, document.cookie]") == [
+                ["admin"],
+                0,
+                "",
+            ]
+            # The browser itself notes what was refused.
+            refused = {text.rpartition(" of ")[2] for text in dashboard.complaints}
+            assert refused == {"401 (UNAUTHORIZED)", "403 (FORBIDDEN)"}
+            dashboard.complaints.clear()
+    finally:
+        server.stop()

@@ -1,0 +1,326 @@
+/** One object in detail: its fields, its parts, its history, and what may be done with it. */
+
+import { ask } from "./dialog.js";
+import { get, patch, remove } from "./api.js";
+import { functionColours } from "./colours.js";
+import { h, reconcile, tableHead } from "./dom.js";
+import { bytes, duration, jobName, moment, rate, shortId } from "./format.js";
+import { pipelineGraph } from "./graph.js";
+import { isEnded, KINDS } from "./pool.js";
+import { makeBadge, showBadge } from "./progress.js";
+
+const LISTED = 200;
+/** Fields that are shown otherwise. */
+const ELSEWHERE = new Set([
+  "history",
+  "transfer",
+  "result_transfer",
+  "process_list",
+  "migration_list",
+  "slot_list",
+  "share_list",
+  "subtask_list",
+  "shapes",
+  "predecessors",
+]);
+
+/** Shows what the address names, e.g. slot/UUID; asks again whenever the pool has changed. */
+export class DetailView {
+  #shown = null;
+  #asking = false;
+  #returnTo = null;
+
+  constructor(element, pool, open, close) {
+    Object.assign(this, { element, pool, open });
+    this.title = h("h2", { id: "detail-title", tabindex: "-1" });
+    this.badge = makeBadge();
+    this.error = h("p", { class: "error", role: "alert" });
+    this.actions = h("div", { class: "buttons" });
+    this.body = h("div");
+    element.append(
+      h(
+        "div",
+        { class: "head" },
+        this.title,
+        this.badge,
+        h("button", { type: "button", class: "plain close", "aria-label": "Close detail", on: { click: close } }, "✕"),
+      ),
+      this.error,
+      this.actions,
+      this.body,
+    );
+    element.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  }
+
+  /** Show an object, or with null none. */
+  async show(kind, id) {
+    const isNew = kind && (this.#shown?.kind !== kind || this.#shown?.id !== id);
+    if (isNew && this.element.hidden) this.#returnTo = document.activeElement;
+    this.#shown = kind ? { kind, id } : null;
+    const wasOpen = !this.element.hidden;
+    this.element.hidden = !kind;
+    if (!kind) {
+      if (wasOpen) this.#returnTo?.focus?.({ preventScroll: true });
+      return;
+    }
+    if (!isNew) return;
+    this.error.textContent = "";
+    this.title.textContent = `${kind} …`;
+    this.actions.replaceChildren();
+    this.body.replaceChildren();
+    await this.refresh();
+    this.title.focus({ preventScroll: true });
+  }
+
+  async refresh() {
+    const shown = this.#shown;
+    if (!shown || this.#asking) return;
+    this.#asking = true;
+    try {
+      const found = await this.#fetch(shown);
+      if (shown === this.#shown) this.#render(shown, found);
+    } catch (error) {
+      this.error.textContent = error.message;
+    } finally {
+      this.#asking = false;
+    }
+    if (shown !== this.#shown) await this.refresh();
+  }
+
+  async #fetch({ kind, id }) {
+    const path = encodeURIComponent(id);
+    if (kind === "slot" || kind === "host") return (await get(`/v1/${kind}s/${path}`))[kind];
+    if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
+    const [batch, uuid] = id.split(".");
+    const known = this.pool.jobNamed(uuid);
+    const job =
+      known ?? (await get(`/v1/batches/${encodeURIComponent(batch)}/jobs`)).jobs.find((one) => one.uuid === uuid);
+    if (!job) throw new Error("no such job");
+    return job;
+  }
+
+  #render({ kind, id }, found) {
+    this.error.textContent = "";
+    const name = kind === "job" ? jobName(found) : found.name || shortId(found.uuid ?? id);
+    this.title.textContent = `${kind} ${name}`;
+    this.badge.hidden = !found.state;
+    if (found.state) showBadge(this.badge, found.state);
+    const actions = this.#actionsOf(kind, found);
+    reconcile(
+      this.actions,
+      actions,
+      ([label]) => label,
+      ([label]) => h("button", { type: "button" }, label),
+      (button, [, run]) => (button.onclick = () => this.#act(run)),
+    );
+    const scrolled = this.element.scrollTop;
+    const focused = focusPath(this.body);
+    this.body.replaceChildren(...this.#partsOf(kind, found).filter(Boolean));
+    this.element.scrollTop = scrolled;
+    focused(this.body);
+  }
+
+  #partsOf(kind, found) {
+    const link = (to, id, text) =>
+      h("button", { type: "button", class: "plain link", on: { click: () => this.open(to, id) } }, text);
+    const slotLink = (name) => {
+      const slot = this.pool.slots.find((one) => one.name === name);
+      return slot ? link("slot", slot.uuid, name) : name;
+    };
+    const jobLink = (uuid) => {
+      const job = this.pool.jobNamed(uuid);
+      return job ? link("job", `${job.batch_uuid}.${uuid}`, jobName(job)) : uuid;
+    };
+    const special = {
+      slot: slotLink,
+      job: jobLink,
+      host: (name) => link("host", name, name),
+      batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
+      requester: (name) => link("host", name, name),
+    };
+    const jobs = kind === "batch" ? this.pool.jobsOf(found.uuid) : (found.subtask_list ?? found.share_list ?? []);
+    const ofJob = (job) => [
+      link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
+      job.function,
+      job.slot ? slotLink(job.slot) : "–",
+      badge(job.state),
+    ];
+    const slots =
+      kind === "host"
+        ? this.pool.slots.filter((slot) => slot.host === found.name).map((slot) => slot.name)
+        : (found.slot_list ?? []);
+    const stateOf = (name) => this.pool.slots.find((slot) => slot.name === name);
+    return [
+      kind === "pipeline"
+        ? section(
+            "Subtasks as a graph",
+            pipelineGraph(found.subtask_list, (job) => this.open("job", `${job.batch_uuid}.${job.uuid}`)),
+          )
+        : null,
+      fieldList(found, special),
+      slots.length
+        ? table(
+            "Slots",
+            ["Slot", "Function", "State"],
+            slots.map((name) => [
+              slotLink(name),
+              stateOf(name)?.function ?? "",
+              stateOf(name) ? badge(stateOf(name).state) : "",
+            ]),
+          )
+        : null,
+      jobs.length
+        ? table(
+            jobs.length > LISTED ? `First ${LISTED} of ${jobs.length} jobs` : "Jobs",
+            ["Job", "Function", "Place", "State"],
+            jobs.slice(0, LISTED).map(ofJob),
+          )
+        : null,
+      found.process_list?.length
+        ? table(
+            "Processes",
+            ["#", "pCPU", "Tier", "Done", "State"],
+            found.process_list.map((one) => [
+              String(one.index),
+              one.processor,
+              one.tier,
+              duration(one.done_s),
+              badge(one.state),
+            ]),
+          )
+        : null,
+      found.migration_list?.length
+        ? table(
+            "Migrations",
+            ["Began", "Ended", "State"],
+            found.migration_list.map((one) => [moment(one.began_at), moment(one.ended_at), badge(one.state)]),
+          )
+        : null,
+      found.transfer?.length
+        ? table(
+            "Planned input",
+            ["From", "Until", "Rate"],
+            found.transfer.map((piece) => [duration(piece.begin_s), duration(piece.end_s), rate(piece.bps)]),
+          )
+        : null,
+      found.history?.length ? section("History", historyOf(found.history)) : null,
+    ];
+  }
+
+  /** Return what may be asked for: [label, action]. */
+  #actionsOf(kind, found) {
+    if (kind === "slot") {
+      return found.drain_requested
+        ? [["Resume", () => patch(`/v1/slots/${found.uuid}`, { drain: false })]]
+        : [["Drain…", () => drain(found)]];
+    }
+    const actions = [];
+    if (found.dispatched_at && (kind === "batch" || kind === "pipeline")) {
+      actions.push(["Show schedule", () => this.open(kind, found.uuid, "schedule")]);
+    }
+    if (KINDS[kind] && !isEnded(found) && !found.cancel_requested) actions.push(["Cancel…", () => cancel(kind, found)]);
+    return actions;
+  }
+
+  async #act(run) {
+    try {
+      await run();
+      this.error.textContent = "";
+    } catch (error) {
+      this.error.textContent = error.message;
+    }
+    this.pool.refresh();
+    await this.refresh();
+  }
+}
+
+async function drain(slot) {
+  const reason = await ask({
+    title: `Drain ${slot.name}?`,
+    text: "The slot gets no new work, and is drained when what it computes is complete.",
+    confirm: "Drain",
+    field: { label: "Reason" },
+  });
+  if (reason !== null) await patch(`/v1/slots/${slot.uuid}`, { drain: true, reason });
+}
+
+async function cancel(kind, work) {
+  const answer = await ask({
+    title: `Cancel ${kind} ${work.name || shortId(work.uuid)}?`,
+    text: "What is running is stopped and its results are lost; this cannot be taken back.",
+    confirm: `Cancel the ${kind}`,
+  });
+  if (answer !== null) await remove(`${KINDS[kind].path}/${work.uuid}`);
+}
+
+function badge(state) {
+  const element = makeBadge();
+  showBadge(element, state);
+  return element;
+}
+
+const section = (title, content) => h("section", {}, h("h3", {}, title), content);
+
+function table(title, columns, rows) {
+  return section(
+    title,
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        {},
+        tableHead(columns),
+        h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell))))),
+      ),
+    ),
+  );
+}
+
+function historyOf(history) {
+  return h(
+    "ol",
+    { class: "history" },
+    ...history
+      .toReversed()
+      .map((entry) =>
+        h(
+          "li",
+          {},
+          h("time", { datetime: entry.at }, moment(entry.at)),
+          h("span", {}, `${entry.event}`),
+          h("span", { class: "note" }, entry.before === entry.after ? entry.after : `${entry.before} → ${entry.after}`),
+        ),
+      ),
+  );
+}
+
+function fieldList(found, special) {
+  const list = h("dl", { class: "fields" });
+  for (const [name, value] of Object.entries(found)) {
+    if (ELSEWHERE.has(name) || name === "name" || name === "state" || value === "" || value === null) continue;
+    list.append(h("dt", {}, label(name)), h("dd", {}, special[name]?.(value) ?? shown(name, value)));
+  }
+  return list;
+}
+
+const UNITS = /_(s|bps|bytes|at)$/;
+const label = (name) => name.replace(UNITS, "").replaceAll("_", " ");
+
+function shown(name, value) {
+  const unit = UNITS.exec(name)?.[1];
+  if (unit === "s") return duration(value);
+  if (unit === "bps") return rate(value);
+  if (unit === "bytes") return bytes(value);
+  if (unit === "at") return moment(value);
+  if (name === "function") return h("span", { class: `swatch-text ${functionColours.classOf(value)}` }, value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value)) return value.join(", ");
+  return String(value);
+}
+
+/** Return what gives the focus to the element in the place of the one that has it now, after new children came. */
+function focusPath(parent) {
+  const before = [...parent.querySelectorAll("button, [tabindex]")].indexOf(document.activeElement);
+  return (now) => before >= 0 && now.querySelectorAll("button, [tabindex]")[before]?.focus({ preventScroll: true });
+}

@@ -1,0 +1,91 @@
+/** Elements of the page.  Text from outside enters by `textContent` and attributes only, never as markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "on") {
+      for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    } else if (name === "data") {
+      Object.assign(element.dataset, value);
+    } else if (value === true) {
+      element.setAttribute(name, "");
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, value);
+    }
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Return an HTML element; strings among the children become text. */
+export function h(tag, properties = {}, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+/** Return the head of a table. */
+export const tableHead = (names) =>
+  h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
+
+/** Return an SVG element. */
+export function s(tag, properties = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), properties, children);
+}
+
+/** Change the text of an element only where it differs, so that nothing is laid out again without need. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Change an attribute only where it differs. */
+export function setAttribute(element, name, value) {
+  if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+}
+
+/**
+ * Show items as children of a parent: children of items that stay are updated, not replaced, so focus stays, too.
+ *
+ * @param {Element} parent
+ * @param {Array} items
+ * @param {function(item): string} keyOf
+ * @param {function(item): Element} make
+ * @param {function(Element, item)} update
+ */
+export function reconcile(parent, items, keyOf, make, update = () => {}) {
+  const known = (parent.itemElements ??= new Map());
+  const wanted = new Set();
+  let previous = null;
+  for (const item of items) {
+    const key = keyOf(item);
+    wanted.add(key);
+    let element = known.get(key);
+    if (!element) {
+      element = make(item);
+      known.set(key, element);
+    }
+    update(element, item);
+    const place = previous ? previous.nextSibling : parent.firstChild;
+    if (place !== element) parent.insertBefore(element, place);
+    previous = element;
+  }
+  for (const [key, element] of known) {
+    if (!wanted.has(key)) {
+      element.remove();
+      known.delete(key);
+    }
+  }
+}
+
+/** Return an SVG mark that acts as a button: by mouse and by keyboard. */
+export function markButton(tag, label, activate, properties = {}, ...children) {
+  const onKey = (event) => {
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      activate();
+    }
+  };
+  const mark = s(tag, { role: "button", tabindex: "0", "aria-label": label, ...properties }, ...children);
+  mark.addEventListener("click", activate);
+  mark.addEventListener("keydown", onKey);
+  return mark;
+}

@@ -1,0 +1,248 @@
+/** What the page knows of the pool: the answers of the API, kept up to date by polls. */
+
+import { get, getAll, withQuery } from "./api.js";
+import { functionColours } from "./colours.js";
+import { byName } from "./format.js";
+import { Poll } from "./poll.js";
+
+const FAST_MS = 1000;
+const SLOW_MS = 10_000;
+const LISTED = 100;
+/** Of so many active batches the jobs are followed; of so many waiting or running gangs and tasks the details. */
+const FOLLOWED = 8;
+
+/** The kinds of work, and how the API calls them. */
+export const KINDS = {
+  batch: { path: "/v1/batches", many: "batches" },
+  pipeline: { path: "/v1/pipelines", many: "pipelines" },
+  task: { path: "/v1/tasks", many: "tasks" },
+  gang: { path: "/v1/gangs", many: "gangs" },
+};
+const ENDED = new Set(["COMPLETED", "FAILED", "CANCELLED"]);
+export const isEnded = (work) => ENDED.has(work.state);
+const ENDED_JOBS = new Set([...ENDED, "RESULT_HELD"]);
+export const isEndedJob = (job) => ENDED_JOBS.has(job.state);
+
+/** The jobs of one batch; each question asks only for those that changed after the answer before. */
+class JobList {
+  jobs = [];
+  #seen = null;
+  #path;
+
+  constructor(batch) {
+    this.#path = `/v1/batches/${batch}/jobs`;
+  }
+
+  async refresh() {
+    const answer = await get(withQuery(this.#path, { changed_after: this.#seen }));
+    for (const job of answer.jobs) this.jobs[job.index] = job;
+    this.#seen = answer.seen;
+    return Date.parse(answer.at) / 1000;
+  }
+}
+
+/** Emits "change" after each answer that may have changed what is shown; `detail` names the part. */
+export class Pool extends EventTarget {
+  slots = [];
+  hosts = [];
+  functions = [];
+  /** By kind: the newest objects, newest first. */
+  work = { batch: [], pipeline: [], task: [], gang: [] };
+  /** Details of gangs and tasks that have not ended, by uuid. */
+  details = new Map();
+  /** Seconds that the clock of the pool is ahead of this machine's. */
+  aheadSeconds = 0;
+  /** What the caller may not see, by part. */
+  forbidden = new Set();
+  #jobs = new Map();
+  #loads = new Map();
+  #started = false;
+  /** Batch whose schedule the user wants to see; "" = none in particular. */
+  chosenBatch = "";
+
+  constructor(report) {
+    super();
+    /** In the order in which they begin: the colours of functions depend on all of their names. */
+    this.polls = [
+      new Poll(() => this.#part("functions", () => this.#refreshFunctions()), SLOW_MS, report),
+      new Poll(() => this.#part("slots", () => this.#refreshSlots()), FAST_MS, report),
+      new Poll(() => this.#part("hosts", () => this.#refreshHosts()), 3 * FAST_MS, report),
+      new Poll(() => this.#part("work", () => this.#refreshWork()), FAST_MS, report),
+    ];
+  }
+
+  async start() {
+    const [first, ...others] = this.polls;
+    this.#started = true;
+    await first.start();
+    if (this.#started) for (const poll of others) poll.start();
+  }
+
+  stop() {
+    this.#started = false;
+    for (const poll of this.polls) poll.stop();
+  }
+
+  /** Ask for everything at once: after an operator's action, or for another project. */
+  refresh() {
+    for (const poll of this.polls) poll.now();
+  }
+
+  /** Forget the objects of a project or caller. */
+  forget() {
+    this.work = { batch: [], pipeline: [], task: [], gang: [] };
+    this.slots = [];
+    this.details.clear();
+    this.forbidden.clear();
+    this.#jobs.clear();
+    this.#loads.clear();
+    this.#changed("all");
+  }
+
+  /** Return the jobs of a batch as far as they are known. */
+  jobsOf(batch) {
+    return this.#jobs.get(batch)?.jobs.filter(Boolean) ?? [];
+  }
+
+  /** Return batches and pipelines, newest first. */
+  get batches() {
+    return [...this.work.batch, ...this.work.pipeline].sort(
+      (a, b) => Date.parse(b.created_at) - Date.parse(a.created_at),
+    );
+  }
+
+  /** Return the batch whose schedule is shown: the chosen one, else the newest that has not ended, else the newest. */
+  get shownBatch() {
+    const { batches } = this;
+    return batches.find((one) => one.uuid === this.chosenBatch) ?? batches.find((one) => !isEnded(one)) ?? batches[0];
+  }
+
+  /** Return the batches the jobs of which are followed: those that have not ended, oldest first, and the shown one. */
+  get followedBatches() {
+    const { shownBatch: shown } = this;
+    const open = this.batches
+      .filter((one) => !isEnded(one))
+      .slice(-FOLLOWED)
+      .reverse();
+    return shown && !open.includes(shown) ? [shown, ...open] : open;
+  }
+
+  /** Return what computes, by uuid of the job. */
+  jobNamed(uuid) {
+    for (const list of this.#jobs.values()) {
+      const job = list.jobs.find((one) => one?.uuid === uuid);
+      if (job) return job;
+    }
+    return null;
+  }
+
+  /** Return completed and present loads of slots, by name of the slot: [{function, begin, end}], end null = now. */
+  async loadsOf(names) {
+    if (this.forbidden.has("slots")) return new Map();
+    const wanted = this.slots.filter((slot) => names.has(slot.name));
+    await Promise.all(
+      wanted.map(async (slot) => {
+        const stamp = `${slot.reconfigurations} ${slot.state === "LOADING"} ${slot.loaded_at}`;
+        if (this.#loads.get(slot.name)?.stamp === stamp) return;
+        const { slot: shown } = await get(`/v1/slots/${slot.uuid}`);
+        const before = this.#loads.get(slot.name)?.loads ?? [];
+        this.#loads.set(slot.name, { stamp, loads: mergedLoads(before, loadsIn(shown.history)) });
+      }),
+    );
+    return new Map([...names].map((name) => [name, this.#loads.get(name)?.loads ?? []]));
+  }
+
+  /** Return the time of the pool in seconds since the epoch. */
+  now() {
+    return Date.now() / 1000 + this.aheadSeconds;
+  }
+
+  /** Refresh a part; return whether the caller may see it. */
+  async #part(name, refresh) {
+    try {
+      await refresh();
+      this.forbidden.delete(name);
+    } catch (error) {
+      if (error.status !== 403) throw error;
+      this.forbidden.add(name);
+    }
+    this.#changed(name);
+    return !this.forbidden.has(name);
+  }
+
+  #changed(part) {
+    this.dispatchEvent(new CustomEvent("change", { detail: part }));
+  }
+
+  async #refreshSlots() {
+    this.slots = (await getAll("/v1/slots", "slots")).sort((a, b) => byName(a.name, b.name));
+  }
+
+  async #refreshHosts() {
+    this.hosts = (await getAll("/v1/hosts", "hosts")).sort((a, b) => byName(a.name, b.name));
+  }
+
+  async #refreshFunctions() {
+    this.functions = (await get("/v1/functions")).functions;
+    functionColours.reserve(this.functions.map((one) => one.name));
+  }
+
+  async #refreshWork() {
+    const kinds = Object.entries(KINDS);
+    const answers = await Promise.all(kinds.map(([, kind]) => get(withQuery(kind.path, { limit: LISTED }))));
+    kinds.forEach(([name, kind], number) => {
+      this.work[name] = answers[number][kind.many];
+    });
+    const hidden = new Set([...this.work.pipeline, ...this.work.task].map((one) => one.uuid));
+    // A pipeline, or the shares of a task, is a batch, too: it is listed once.
+    this.work.batch = this.work.batch.filter((one) => !hidden.has(one.uuid));
+    await all([...this.#refreshedJobs(), ...this.#refreshedDetails()]);
+  }
+
+  #refreshedJobs() {
+    const changing = this.followedBatches.filter((batch) => {
+      const jobs = this.jobsOf(batch.uuid);
+      return !isEnded(batch) || jobs.length < batch.jobs || !jobs.every(isEndedJob);
+    });
+    return changing.map(async ({ uuid }) => {
+      if (!this.#jobs.has(uuid)) this.#jobs.set(uuid, new JobList(uuid));
+      this.aheadSeconds = (await this.#jobs.get(uuid).refresh()) - Date.now() / 1000;
+    });
+  }
+
+  #refreshedDetails() {
+    const open = ["gang", "task"].flatMap((kind) =>
+      this.work[kind]
+        .filter((one) => !isEnded(one))
+        .slice(-4 * FOLLOWED)
+        .map((one) => [kind, one.uuid]),
+    );
+    const wanted = new Set(open.map(([, uuid]) => uuid));
+    for (const uuid of this.details.keys()) if (!wanted.has(uuid)) this.details.delete(uuid);
+    return open.map(async ([kind, uuid]) => {
+      this.details.set(uuid, (await get(`${KINDS[kind].path}/${uuid}`))[kind]);
+    });
+  }
+}
+
+/** Wait for all, whatever becomes of the others; then fail if one has. */
+async function all(promises) {
+  const failed = (await Promise.allSettled(promises)).find((one) => one.status === "rejected");
+  if (failed) throw failed.reason;
+}
+
+function loadsIn(history) {
+  const loads = [];
+  history.forEach((entry, number) => {
+    if (entry.after !== "LOADING") return;
+    const following = history[number + 1];
+    loads.push({ begin: Date.parse(entry.at) / 1000, end: following ? Date.parse(following.at) / 1000 : null });
+  });
+  return loads;
+}
+
+/** A history is short: loads that have left it are remembered while the page is open. */
+function mergedLoads(before, now) {
+  const oldest = now[0]?.begin ?? Infinity;
+  return [...before.filter((load) => load.begin < oldest && load.end !== null), ...now];
+}

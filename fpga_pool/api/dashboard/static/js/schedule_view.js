@@ -1,0 +1,325 @@
+/** The schedule of a batch: what was planned and what happens, on each slot, with the bound and the planned end. */
+
+import { Axis } from "./axis.js";
+import { functionColours } from "./colours.js";
+import { h, markButton, reconcile, s, setAttribute, setText } from "./dom.js";
+import { byName, count, duration, jobName, seconds, shortId } from "./format.js";
+import { isEnded, isEndedJob } from "./pool.js";
+import { makespanOf } from "./queue_view.js";
+
+const LEFT = 150;
+/** Above the rows: the labels of the axis, then those of the lines, each at a height of its own. */
+const LABELS = { axis: 11, now: 16, bound: 28, planned: 40 };
+const TOP = 56;
+/** In a row, the place and height of planned transfers, planned computation, and actual loads and computation. */
+const ROW = 37;
+const LANES = { transfer: [4, 4], plan: [9, 9], actual: [19, 15] };
+/** More slots are shown a page at a time. */
+const ROWS = 40;
+const ZOOMS = [1, 2, 4, 8];
+
+export class ScheduleView {
+  parts = new Set(["work", "slots", "all"]);
+  moves = true;
+  #page = 0;
+  #zoom = 0;
+  #loads = new Map();
+  #asking = false;
+  /** A mark that is pressed stays until it is released: else the click would be lost. */
+  #pressed = false;
+  #drawn = "";
+
+  constructor(pool, open, choose) {
+    this.pool = pool;
+    this.open = open;
+    this.select = h("select", { on: { change: (event) => choose(event.target.value) } });
+    this.title = h("p", { class: "note", "aria-live": "off" });
+    this.chart = h("div", {
+      class: "scroll chart",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "Schedule",
+      on: { pointerdown: () => (this.#pressed = true) },
+    });
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#pressed = false));
+    this.legend = h("div", { class: "legend" });
+    this.pager = this.#makePager();
+    this.empty = h("p", { class: "empty" }, "No batch has been planned yet.");
+    this.element = h(
+      "section",
+      { class: "panel view", "aria-labelledby": "schedule-title" },
+      h(
+        "div",
+        { class: "head" },
+        h("h2", { id: "schedule-title" }, "Schedule"),
+        h("label", {}, "Batch ", this.select),
+        this.#zoomButtons(),
+      ),
+      this.title,
+      this.legend,
+      this.chart,
+      this.pager,
+      this.empty,
+    );
+  }
+
+  #zoomButtons() {
+    const zoom = (by) => () => {
+      this.#zoom = Math.min(Math.max(this.#zoom + by, 0), ZOOMS.length - 1);
+      this.update();
+    };
+    return h(
+      "div",
+      { class: "buttons", role: "group", "aria-label": "Time scale" },
+      h("button", { type: "button", "aria-label": "Zoom out", on: { click: zoom(-1) } }, "−"),
+      h("button", { type: "button", "aria-label": "Zoom in", on: { click: zoom(1) } }, "+"),
+    );
+  }
+
+  update() {
+    const { batches, shownBatch: batch } = this.pool;
+    reconcile(
+      this.select,
+      batches,
+      (one) => one.uuid,
+      (one) => h("option", { value: one.uuid }),
+      (option, one) =>
+        setText(option, `${one.name || shortId(one.uuid)} · ${one.state.toLowerCase()} · ${count(one.jobs, "job")}`),
+    );
+    if (batch) this.select.value = batch.uuid;
+    const jobs = batch ? this.pool.jobsOf(batch.uuid).filter((job) => job.dispatched_at) : [];
+    this.empty.hidden = jobs.length > 0;
+    this.chart.hidden = this.legend.hidden = !jobs.length;
+    setText(this.title, batch ? describe(batch, this.pool) : "");
+    if (!jobs.length) {
+      this.#drawn = "";
+      this.chart.replaceChildren();
+      return;
+    }
+    const names = [...new Set(jobs.map((job) => job.slot).filter(Boolean))].sort(byName);
+    this.#showPager(names.length);
+    const shown = names.slice(this.#page * ROWS, (this.#page + 1) * ROWS);
+    this.#askLoads(new Set(shown));
+    const loads = shown.reduce((sum, name) => sum + (this.#loads.get(name)?.length ?? 0), 0);
+    const ended = isEnded(batch) && jobs.every(isEndedJob) ? "ended" : performance.now();
+    const stamp = [batch.uuid, this.#page, this.#zoom, this.chart.clientWidth, loads, jobs.length, ended].join(" ");
+    if (stamp === this.#drawn || this.#pressed) return;
+    this.#drawn = stamp;
+    this.#draw(batch, jobs, shown);
+  }
+
+  /** Loads come from the histories of the slots, one question each where something was loaded since. */
+  async #askLoads(names) {
+    if (this.#asking) return;
+    this.#asking = true;
+    try {
+      this.#loads = await this.pool.loadsOf(names);
+    } catch {
+      // The poll of the slots reports what is wrong; loads are drawn again when the next question succeeds.
+    } finally {
+      this.#asking = false;
+    }
+  }
+
+  #makePager() {
+    const turn = (by) => () => {
+      this.#page += by; // `update` keeps it among those that there are
+      this.update();
+    };
+    return h(
+      "div",
+      { class: "pager" },
+      h("button", { type: "button", on: { click: turn(-1) } }, "Previous slots"),
+      h("span"),
+      h("button", { type: "button", on: { click: turn(1) } }, "Next slots"),
+    );
+  }
+
+  #showPager(rows) {
+    const last = Math.max(Math.ceil(rows / ROWS) - 1, 0);
+    this.#page = Math.min(Math.max(this.#page, 0), last);
+    const [previous, place, next] = this.pager.children;
+    this.pager.hidden = last === 0;
+    previous.disabled = this.#page === 0;
+    next.disabled = this.#page === last;
+    setText(place, `${this.#page + 1} of ${last + 1}`);
+  }
+
+  #draw(batch, jobs, names) {
+    const zero = Math.min(...jobs.map((job) => seconds(job.dispatched_at)));
+    const now = this.pool.now() - zero;
+    const planned = makespanOf(batch, this.pool.now());
+    const ends = jobs.flatMap((job) => [
+      seconds(job.finished_at) - zero,
+      seconds(job.dispatched_at) - zero + (job.end_s ?? 0),
+    ]);
+    const last = Math.max(
+      ...ends,
+      planned?.planned ?? 0,
+      isEnded(batch) ? 0 : Math.min(now, 3 * Math.max(...ends)),
+      0.1,
+    );
+    const begin = Math.min(0, ...this.#loadsBefore(names, zero, last));
+    const width = Math.max(560, this.chart.clientWidth - 4) * ZOOMS[this.#zoom];
+    const bottom = TOP + ROW * names.length;
+    const axis = new Axis(begin, begin + (last - begin) * 1.04, LEFT, width - LEFT - 16);
+    const rowOf = new Map(names.map((name, row) => [name, TOP + ROW * row]));
+    const focused = document.activeElement?.dataset?.job;
+    const svg = s(
+      "svg",
+      { width, height: bottom + 2, class: "gantt", role: "group", "aria-label": `Schedule of ${names.length} slots` },
+      HATCH(),
+      axis.draw(TOP, bottom, LABELS.axis),
+    );
+    for (const [name, y] of rowOf) this.#drawRow(svg, axis, name, y, width, zero);
+    for (const job of jobs)
+      if (rowOf.has(job.slot)) svg.append(this.#drawJob(axis, job, rowOf.get(job.slot), zero, now));
+    for (const line of [
+      axis.mark(batch.lower_bound_s, "bound", "lower bound", LABELS.bound, bottom),
+      axis.mark(batch.planned_makespan_s, "planned", "planned end", LABELS.planned, bottom),
+      isEnded(batch) ? null : axis.mark(now, "now", "now", LABELS.now, bottom),
+    ])
+      if (line) svg.append(line);
+    this.chart.replaceChildren(svg);
+    if (focused) svg.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    this.#showLegend(jobs);
+  }
+
+  #loadsBefore(names, zero, last) {
+    const begins = names.flatMap((name) => (this.#loads.get(name) ?? []).map((load) => load.begin - zero));
+    return begins.filter((begin) => begin < 0 && begin > -0.2 * last);
+  }
+
+  #drawRow(svg, axis, name, y, width, zero) {
+    svg.append(
+      s("line", { class: "row", x1: 0, x2: width, y1: y, y2: y }),
+      s("text", { class: "slot-name", x: LEFT - 10, y: y + ROW / 2 + 4 }, name),
+    );
+    for (const load of this.#loads.get(name) ?? []) {
+      const [from, until] = [load.begin - zero, (load.end ?? this.pool.now()) - zero];
+      if (until < axis.begin || from > axis.end) continue;
+      svg.append(bar(axis, y, LANES.actual, from, until, { class: "load" }, `load, ${duration(until - from)}`));
+    }
+  }
+
+  #drawJob(axis, job, y, zero, now) {
+    const late = seconds(job.dispatched_at) - zero; // a job that was planned again has a time 0 of its own
+    const group = markButton("g", describeJob(job), () => this.open("job", `${job.batch_uuid}.${job.uuid}`), {
+      class: `job ${functionColours.classOf(job.function)}`,
+      "data-job": job.uuid,
+      "data-state": job.state,
+    });
+    group.append(s("title", {}, describeJob(job)));
+    for (const piece of job.transfer ?? []) {
+      group.append(bar(axis, y, LANES.transfer, late + piece.begin_s, late + piece.end_s, { class: "transfer" }));
+    }
+    if (job.start_s !== null && job.end_s !== null) {
+      group.append(bar(axis, y, LANES.plan, late + job.start_s, late + job.end_s, { class: "plan" }));
+    }
+    const start = seconds(job.started_at);
+    if (start !== null) {
+      const end = seconds(job.finished_at);
+      const until = end === null ? (isEndedJob(job) ? start - zero : now) : end - zero;
+      const look =
+        end === null
+          ? "actual running"
+          : job.end_s !== null && until > late + job.end_s + 0.5
+            ? "actual late"
+            : "actual";
+      group.append(bar(axis, y, LANES.actual, start - zero, until, { class: look }));
+      const room = axis.x(until) - axis.x(start - zero);
+      const text = job.name || job.function;
+      if (room > 7 * Math.min(text.length, 6)) {
+        const length = Math.floor(room / 7);
+        group.append(
+          s(
+            "text",
+            { x: axis.x(start - zero) + 4, y: y + 31 },
+            text.length > length ? `${text.slice(0, length - 1)}…` : text,
+          ),
+        );
+      }
+    }
+    return group;
+  }
+
+  #showLegend(jobs) {
+    const functions = [...new Set(jobs.map((job) => job.function))].sort();
+    const lanes = [
+      ["transfer", "input, as planned"],
+      ["plan", "planned computation"],
+      ["actual", "actual computation"],
+      ["load", "load of a function"],
+      ["late", "later than planned"],
+    ];
+    const items = [
+      ...functions.map((name) => ({ key: `f ${name}`, text: name, look: `swatch ${functionColours.classOf(name)}` })),
+      ...lanes.map(([look, text]) => ({ key: look, text, look: `lane ${look}` })),
+    ];
+    reconcile(
+      this.legend,
+      items,
+      (item) => item.key,
+      (item) =>
+        h(
+          "span",
+          { class: "key" },
+          h("span", { class: item.look, data: { state: "BUSY" }, "aria-hidden": "true" }),
+          h("span", {}, item.text),
+        ),
+      (key, item) => setAttribute(key.firstChild, "class", item.look),
+    );
+  }
+}
+
+const HATCH = () =>
+  s(
+    "defs",
+    {},
+    s(
+      "pattern",
+      { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+      s("line", { x1: 0, y1: 0, x2: 0, y2: 6, class: "hatch" }),
+    ),
+  );
+
+function bar(axis, rowY, [offset, height], begin, end, properties, title) {
+  const x = axis.x(begin);
+  const mark = s("rect", {
+    x: x.toFixed(1),
+    y: rowY + offset,
+    height,
+    rx: Math.min(2, height / 2),
+    width: Math.max(axis.x(end) - x, 1).toFixed(1),
+    ...properties,
+  });
+  if (title) mark.append(s("title", {}, title));
+  return mark;
+}
+
+function describeJob(job) {
+  const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;
+  const took = job.compute_s ? `, computed ${duration(job.compute_s)}` : "";
+  const place = job.slot || "no slot";
+  return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${took}`;
+}
+
+function describe(batch, pool) {
+  const times = makespanOf(batch, pool.now());
+  const words = [
+    `policy ${batch.policy}`,
+    batch.state.toLowerCase(),
+    `${batch.jobs_completed} of ${count(batch.jobs, "job")} completed`,
+  ];
+  if (batch.planned_makespan_s !== null) {
+    words.push(
+      `planned makespan ${duration(batch.planned_makespan_s)}`,
+      `lower bound ${duration(batch.lower_bound_s)}`,
+    );
+  }
+  if (times)
+    words.push(
+      isEnded(batch) ? `results back after ${duration(times.passed)}` : `${duration(times.passed)} since time 0`,
+    );
+  return words.join(" · ");
+}

@@ -1,0 +1,174 @@
+"""The dashboard as its users see it: in a browser, beside an embedded pool that works."""
+
+import re
+import threading
+
+import pytest
+import requests
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from fpga_pool.client import Client, JobSpec
+from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.model.objects.gangs import GangState
+from fpga_pool.model.objects.pool import SlotState
+from support.browser import PATIENCE_MS, running_browser, watched_page
+
+VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers")
+#: What runs as a script where a name gets into the page as markup.
+HOSTILE = "<img src=x onerror=alert(1)>"
+POOL = {
+    "standalone": {"hosts": 2, "requesters": 1, "gang_processors": 1},
+    "driver_simulated": {"board": "demo"},
+    "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05},
+}
+JOBS = 6
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+class Pool:
+    """An embedded pool with nothing in its slots, and one batch, which a test begins when it looks."""
+
+    def __init__(self, endpoint):
+        self.endpoint, self.client = endpoint, Client(endpoint)
+        specs = [
+            JobSpec(function, b"some words " * 100_000, requester="requester-1", name=f"{HOSTILE}{number}")
+            for number, function in enumerate(["sha256", "wordcount"] * (JOBS // 2))
+        ]
+        options = {"name": HOSTILE}
+        self._batch = threading.Thread(target=self.client.run_jobs, args=(specs,), kwargs=options, daemon=True)
+
+    def begin_batch(self):
+        if self._batch.ident is None:
+            self._batch.start()
+
+    def end_batch(self):
+        self.begin_batch()
+        self._batch.join(60)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    with embedded_pool(tmp_path_factory.mktemp("pool"), POOL) as endpoint:
+        pool = Pool(endpoint)
+        yield pool
+        pool.client.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def dashboard(browser, pool):
+    with watched_page(browser, pool.endpoint) as watched:
+        yield watched
+
+
+def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):
+    page = dashboard.page
+    dashboard.open("pool")
+    expect(page.locator(".slot[data-state=EMPTY]")).to_have_count(len(pool.client.slots()))
+    pool.begin_batch()
+    expect(page.locator(".slot[data-state=READY][data-function=sha256]").first).to_be_visible()
+
+    dashboard.go("Queue")
+    row = page.get_by_role("row").filter(has_text=HOSTILE)
+    expect(row.get_by_text(f"{JOBS} of {JOBS} jobs")).to_be_visible()
+    expect(row.locator(".badge")).to_have_text("completed")
+    expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"^\d.* of planned \d.*, lower bound \d"))
+
+    dashboard.go("Schedule")
+    marks = page.locator(".gantt .job")
+    expect(marks).to_have_count(JOBS)
+    expect(page.locator(".gantt .mark.bound, .gantt .mark.planned")).to_have_count(2)
+    expect(page.locator(".gantt .load").first).to_be_attached()
+    marks.first.focus()
+    page.keyboard.press("Enter")
+    detail = page.get_by_role("complementary", name="Detail")
+    expect(detail.get_by_role("heading", level=2)).to_contain_text(f"job {HOSTILE}")
+    expect(detail.get_by_role("heading", name="Planned input")).to_be_visible()
+    assert page.locator("main img, aside img").count() == 0
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+
+    dashboard.go("Egress")
+    expect(page.locator("figure figcaption")).to_contain_text("requester-1")
+    expect(page.locator("figure .flow")).to_have_count(JOBS)
+
+
+def test_a_slot_is_drained_and_resumed_by_keyboard(pool, dashboard):
+    page, client = dashboard.page, pool.client
+    second = sorted(client.slots(), key=lambda slot: slot.name)[1]
+    tile = page.locator(f".slot[data-uuid='{second.uuid}']")
+    dashboard.open("pool")
+    page.locator(".slot").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tile).to_be_focused()
+    page.keyboard.press("Enter")
+    detail = page.get_by_role("complementary", name="Detail")
+    expect(detail.get_by_role("heading", level=2)).to_have_text(f"slot {second.name}")
+    detail.get_by_role("button", name="Drain").press("Enter")
+    page.get_by_role("textbox", name="Reason").fill(HOSTILE)
+    page.keyboard.press("Enter")
+    expect(tile).to_have_attribute("data-state", "DRAINED")
+    expect(detail.get_by_text(HOSTILE).first).to_be_visible()
+    drained = client.slot(second.uuid)
+    assert (drained.state, drained.reason) == (SlotState.DRAINED, HOSTILE)
+    detail.get_by_role("button", name="Resume").press("Enter")
+    expect(tile).not_to_have_attribute("data-state", "DRAINED")
+    assert not client.slot(second.uuid).drain_requested
+
+
+def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
+    page = dashboard.page
+    wanted = {"name": HOSTILE, "processes": 2, "runtime_s": 600.0, "cpu_usage": 1.0}
+    created = requests.post(f"{pool.endpoint}/v1/gangs", json=wanted, timeout=60)
+    created.raise_for_status()
+    dashboard.open("tiers")
+    processes = page.locator(".tier.foreground").filter(has_text=HOSTILE)
+    expect(processes).to_have_count(2)
+    processes.first.click()
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the gang").click()
+    expect(processes).to_have_count(0)
+    expect(page.locator("#detail .badge").first).to_have_text("cancelled")
+    assert pool.client.gang(created.json()["gang"]["uuid"]).gang.state is GangState.CANCELLED
+
+
+def test_the_project_can_be_chosen_where_nobody_authenticates(pool, dashboard):
+    page = dashboard.page
+    pool.end_batch()
+    dashboard.open("queue")
+    expect(page.get_by_role("row").filter(has_text=HOSTILE).first).to_be_visible()
+    page.get_by_role("button", name="Project").click()
+    page.get_by_role("textbox", name="Project").fill("another")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No work yet")).to_be_visible()
+    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser, pool, scheme):
+    pool.end_batch()
+    found = []
+    with watched_page(browser, pool.endpoint, scheme=scheme) as dashboard:
+        dashboard.open("pool")
+        dashboard.page.locator(".slot").first.click()
+        expect(dashboard.page.locator("#detail h3").first).to_be_visible()
+        for view in VIEWS:
+            dashboard.go(view)
+            found += [(view, *finding) for finding in serious(dashboard.page)]
+    assert found == []
+
+
+def serious(page):
+    """Findings of axe-core of the two highest degrees, with the first elements that they are about."""
+    return [
+        (finding["id"], [node["target"] for node in finding["nodes"]][:5])
+        for finding in Axe().run(page).response["violations"]
+        if finding["impact"] in ("serious", "critical")
+    ]

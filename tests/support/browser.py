@@ -1,0 +1,78 @@
+"""Debian's chromium, in which tests look at the dashboard."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+#: A busy machine draws late.
+PATIENCE_MS = 60_000
+
+
+@contextlib.contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Start the browser; chromium has no sandbox for root."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watched:
+    """A page, and what it did that it may not do."""
+
+    page: Page
+    endpoint: str
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.on("console", self._check_message)
+        self.page.on("pageerror", lambda error: self._note(f"{error.name}: {error.message}"))
+        self.page.on("dialog", self._refuse)
+        self.page.on("request", self._check_address)
+        self.page.on("response", self._check_type)
+
+    def _note(self, complaint: str) -> None:
+        self.complaints.append(complaint)
+
+    def _check_message(self, message: ConsoleMessage) -> None:
+        # A pool that is too busy to answer is asked again.
+        if message.type in ("error", "warning") and "status of 503" not in message.text:
+            self._note(message.text)
+
+    def _refuse(self, dialog: Dialog) -> None:
+        self._note(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def _check_address(self, request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.endpoint).netloc:
+            self._note(f"request {request.url}")
+
+    def _check_type(self, response: Response) -> None:
+        if "/dashboard/" in response.url and response.headers.get("x-content-type-options") != "nosniff":
+            self._note(f"{response.url}: its type may be guessed")
+
+    def open(self, view: str) -> None:
+        """Load a view."""
+        self.page.goto(f"{self.endpoint}/dashboard/#/{view}")
+
+    def go(self, view: str) -> None:
+        """Go to a view of the page that is loaded."""
+        self.page.get_by_role("navigation").get_by_role("link", name=view, exact=True).click()
+
+
+@contextlib.contextmanager
+def watched_page(browser: Browser, endpoint: str, *, scheme: str = "light") -> Iterator[Watched]:
+    """Give a page of its own to a test, and fail where it did what it may not do."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    try:
+        watched = Watched(context.new_page(), endpoint)
+        yield watched
+        assert watched.complaints == []
+    finally:
+        context.close()
