@@ -31,6 +31,20 @@ class _Exchange(impl_fake.FakeExchange):
 
 class _Exchanges(impl_fake.FakeExchangeManager):
     _exchanges: dict[str, _Exchange] = {}  # noqa: RUF012 - shared by all transports of the process, as in the base
+    _listeners = 0
+
+    @classmethod
+    def count_listeners(cls, change: int) -> None:
+        """Note that a listener has started, or ended."""
+        with cls._exchanges_lock:
+            _Exchanges._listeners += change
+
+    @classmethod
+    def cleanup(cls) -> None:
+        """Forget what was not read; the end of one transport leaves the listeners of others their exchange."""
+        with cls._exchanges_lock:
+            if not cls._listeners:
+                cls._exchanges.clear()
 
     def get_exchange(self, name: str | None) -> _Exchange:
         with self._exchanges_lock:
@@ -45,6 +59,7 @@ class _Listener(impl_fake.FakeListener):
         super().__init__(exchanges, targets)
         self._exchange = exchanges.get_exchange(targets[0].exchange)
         self._arrival = self._exchange.arrival(targets[0].topic)
+        exchanges.count_listeners(1)
 
     @base.batch_poll_helper
     def poll(self, timeout: float | None = None) -> impl_fake.FakeIncomingMessage | None:
@@ -63,6 +78,8 @@ class _Listener(impl_fake.FakeListener):
 
     def stop(self) -> None:
         with self._arrival:
+            if not self._stopped.is_set():
+                self._exchange_manager.count_listeners(-1)
             super().stop()
             self._arrival.notify_all()
 

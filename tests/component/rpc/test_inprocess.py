@@ -90,3 +90,10 @@ def test_a_stopped_server_answers_no_more(bus):
     with pytest.raises(messaging.MessagingTimeout):
         client(timeout=0.05, server="two").call({}, "double", number=1)
     assert client(server="one").call({}, "double", number=4) == 8
+
+
+def test_the_end_of_one_transport_leaves_the_servers_of_others_reachable(bus):
+    client, _, _ = bus
+    for _ in range(20):
+        transport(cfg.CONF, "inprocess://").cleanup()
+        assert client().call({}, "double", number=21) == 42
