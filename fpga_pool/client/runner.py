@@ -7,7 +7,6 @@ the way is an error here: streams are opened again, with growing pauses, until t
 import queue
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
-from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
+from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState
@@ -138,7 +137,7 @@ class BatchRunner:
         try:
             while (batch := self._ended_batch()) is None:
                 self._open_streams(workers)
-                self._report_progress()
+                self._on_progress(progress_of(self.batch_uuid, self._transfers))
                 self._wait()
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
@@ -152,7 +151,7 @@ class BatchRunner:
             for lane in self._lanes.values():
                 lane.close()
             workers.shutdown()
-        self._report_progress()
+        self._on_progress(progress_of(self.batch_uuid, self._transfers))
         return batch
 
     def _create(self) -> None:
@@ -399,18 +398,3 @@ class BatchRunner:
         transfer.failures = min(transfer.failures + 1, 32)
         transfer.not_before_s = time.monotonic() + pause_s
         transfer.trouble = trouble
-
-    # Telling
-
-    def _report_progress(self) -> None:
-        transfers = self._transfers
-        self._on_progress(
-            BatchProgress(
-                batch_uuid=self.batch_uuid,
-                jobs=len(transfers),
-                states=Counter(transfer.job.state for transfer in transfers),
-                results=sum(transfer.result is not None for transfer in transfers),
-                input_bytes=sum(transfer.source.input_bytes for transfer in transfers),
-                sent_bytes=sum(sent_bytes_of(transfer) for transfer in transfers),
-            )
-        )

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Parcel
-from fpga_pool.client.outcome import JobOutcome
+from fpga_pool.client.outcome import BatchProgress, JobOutcome
 from fpga_pool.client.stream import Stream
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
@@ -131,7 +131,19 @@ def urgency(transfer: Transfer) -> tuple[bool, float]:
     return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
 
 
-def sent_bytes_of(transfer: Transfer) -> int:
+def progress_of(batch_uuid: str, transfers: Sequence[Transfer]) -> BatchProgress:
+    """Return how far the jobs of a batch are."""
+    return BatchProgress(
+        batch_uuid=batch_uuid,
+        jobs=len(transfers),
+        states=Counter(transfer.job.state for transfer in transfers),
+        results=sum(transfer.result is not None for transfer in transfers),
+        input_bytes=sum(transfer.source.input_bytes for transfer in transfers),
+        sent_bytes=sum(_sent_bytes_of(transfer) for transfer in transfers),
+    )
+
+
+def _sent_bytes_of(transfer: Transfer) -> int:
     """Return how much of the input has left."""
     if transfer.job.state not in AT_CLIENT:
         return transfer.source.input_bytes

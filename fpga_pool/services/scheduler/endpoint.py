@@ -10,7 +10,6 @@ from typing import Any
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
-from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -25,7 +24,6 @@ from fpga_pool.model.messages.requests import (
     TicketRequest,
 )
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
-from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch, owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
@@ -33,16 +31,14 @@ from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observa
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
-from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, TaskRequests
+from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, QuotaRequests, TaskRequests
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.quotas import quota, set_limits, unset_limits
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +51,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
+class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -223,26 +219,6 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),
         )
-
-    # Quotas
-
-    @answers
-    def quota(self, context: Context, project_id: ProjectId) -> Quota:
-        service = self._service
-        own, used = quota(service.store, project_id)
-        return quota_of(project_id, own, service.settings.quotas, used)
-
-    @answers
-    def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits) -> Quota:
-        set_limits(self._service.store, project_id, limits)
-        LOG.info("quota of project %s: changed", project_id)
-        return self.quota(context, project_id=project_id)
-
-    @answers
-    def unset_quota(self, context: Context, project_id: ProjectId) -> Quota:
-        unset_limits(self._service.store, project_id)
-        LOG.info("quota of project %s: the default one from now on", project_id)
-        return self.quota(context, project_id=project_id)
 
     # Operators
 

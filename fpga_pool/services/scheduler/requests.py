@@ -1,24 +1,28 @@
-"""Requests of tenants on gangs, pipelines and tasks, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants on gangs, pipelines, tasks and quotas, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence
 from typing import Any
 
+from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, SourceTicket, TaskDetail
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, owned_batch
 from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.store.quotas import quota, set_limits, unset_limits
 
 LOG = logging.getLogger(__name__)
 
@@ -162,3 +166,27 @@ class TaskRequests:
         LOG.info("task %s: cancellation requested", uuid)
         service.work_arrived()
         return task
+
+
+class QuotaRequests:
+    """Answers tenants of their quota, and administrators of any."""
+
+    _service: SchedulerService
+
+    @answers
+    def quota(self, context: Context, project_id: ProjectId) -> Quota:
+        service = self._service
+        own, used = quota(service.store, project_id)
+        return quota_of(project_id, own, service.settings.quotas, used)
+
+    @answers
+    def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits) -> Quota:
+        set_limits(self._service.store, project_id, limits)
+        LOG.info("quota of project %s: changed", project_id)
+        return self.quota(context, project_id=project_id)
+
+    @answers
+    def unset_quota(self, context: Context, project_id: ProjectId) -> Quota:
+        unset_limits(self._service.store, project_id)
+        LOG.info("quota of project %s: the default one from now on", project_id)
+        return self.quota(context, project_id=project_id)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fpga_pool.model.exceptions import DuplicateId, InvalidInput, QuotaExceeded
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.quotas import QuotaLimits
 
 
@@ -20,7 +21,7 @@ def test_a_batch_beyond_the_quota_of_its_project_is_refused_and_nothing_is_store
         running.create(agent, "sha256", "sha256")
     running.create(agent, "sha256")
     assert used(running)["jobs"] == 3
-    assert len(running.api.batches("p", 10)) == 2
+    assert len(running.api.batches(Page(project_id="p", limit=10))) == 2
     running.create(agent, "sha256", "sha256", project="other")
 
 
