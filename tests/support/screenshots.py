@@ -8,15 +8,15 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from fpga_pool.client import Client, JobSpec
-from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.experiments.embedded import Options, embedded_pool
 from support.browser import running_browser, watched_page
 
-POOL = {
+POOL: Options = {
     "standalone": {"hosts": 3, "requesters": 2},
     "driver_simulated": {"board": "demo"},
 }
 FUNCTIONS = ("sha256", "wordcount", "aes")
-JOBS, INPUT_BYTES = 48, 3_000_000
+JOBS, INPUT_BYTES = 160, 3_000_000
 VIEWS = ("pool", "schedule")
 
 
@@ -26,8 +26,12 @@ def draw(directory: Path) -> None:
         JobSpec(FUNCTIONS[n % len(FUNCTIONS)], b"some words " * (INPUT_BYTES // 11), requester=f"requester-{1 + n % 2}")
         for n in range(JOBS)
     ]
-    with tempfile.TemporaryDirectory() as state, embedded_pool(Path(state), POOL) as endpoint, Client(endpoint) as client:
-        threading.Thread(target=client.run_jobs, args=(jobs,), kwargs={"name": "48 jobs"}, daemon=True).start()
+    with (
+        tempfile.TemporaryDirectory() as state,
+        embedded_pool(Path(state), POOL) as endpoint,
+        Client(endpoint) as client,
+    ):
+        threading.Thread(target=client.run_jobs, args=(jobs,), kwargs={"name": "demo"}, daemon=True).start()
         with running_browser() as browser:
             for scheme in ("light", "dark"):
                 with watched_page(browser, endpoint, scheme=scheme) as watched:
