@@ -9,6 +9,9 @@ Listed difference: of slots that could be taken from jobs of one function, on ca
 looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
 that job still runs.  Decisions where there are several such slots are not compared.
 
+By the paper's model a job that was taken off its slot waits behind the others of its function, here in both views; in a
+live pool it keeps its place, as `test_online` compares.
+
 What a live pool does, faults included, is compared in `test_online`.
 """
 
@@ -65,9 +68,9 @@ def made_again(view):
         fresh.loaded(slot, view.loaded_s[slot])
         if view.job[slot] >= 0:
             fresh.started(slot, view.job[slot], view.end_s[slot])
-    waiting = [(job, function, until) for function in view.functions for job, until in view.waiting[function].items()]
-    for job, function, give_up_s in sorted(waiting):
-        fresh.waits(job, function, give_up_s)
+    for function in view.functions:
+        for job, give_up_s in view.waiting[function].items():
+            fresh.waits(job, function, give_up_s)
     fresh.news = None, None
     return fresh
 
