@@ -109,7 +109,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
             if batch.policy != TASK_POLICY:
                 functions = tx.pending_functions(uuid)
                 return batch_detail(tx, batch, functions, service.catalogue, service.clock())
-        task = self.task(context, project_id=project_id, uuid=uuid)
+        task = self._task_detail(project_id, uuid)
         return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers

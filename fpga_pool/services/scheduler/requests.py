@@ -151,6 +151,9 @@ class TaskRequests:
 
     @answers
     def task(self, context: Context, project_id: str, uuid: str) -> TaskDetail:
+        return self._task_detail(project_id, uuid)
+
+    def _task_detail(self, project_id: str, uuid: str) -> TaskDetail:
         service = self._service
         with service.store.reading() as tx:
             shard = owned_task(tx, uuid, project_id).shard

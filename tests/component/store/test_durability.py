@@ -1,4 +1,4 @@
-"""What is particular to a SQLite file: what it holds after a kill, on a full disk, and who may read it."""
+"""What is particular to a SQLite file: what it holds after a kill, on a full disk, who may read it, its query plans."""
 
 import stat
 import subprocess
@@ -12,6 +12,10 @@ from sqlalchemy import event, text
 
 import fpga_pool
 from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import Batch, Job
+from fpga_pool.model.objects.tasks import Task
 from fpga_pool.store import Store
 
 
@@ -105,3 +109,17 @@ def test_a_new_file_can_be_opened_by_many_at_once(tmp_path):
 
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(open_and_ask, range(6))) == ["wal"] * 6
+
+
+@pytest.mark.parametrize("cls", [Batch, Gang, Job, Task])
+def test_a_page_of_a_project_is_read_in_the_order_of_an_index(store, cls):
+    # So it takes as long in a list of a million: nothing is sorted, and no more rows are read than are returned.
+    asked = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+    with store.reading() as tx:
+        tx.page(cls, Page(project_id="project-a", descending=True, limit=100))
+    (statement, parameters) = next(one for one in asked if "ORDER BY" in one[0])
+    with store.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    (step,) = (row[-1] for row in plan)
+    assert "newest_of_project" in step

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.enrolment import Enrolment
-from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.gangs import Gang, GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.store import purge as purging
@@ -88,7 +89,7 @@ def test_gangs_go_with_their_processes_and_migrations(store, make, add):
     assert purge(store, 50.0, dry_run=True)["gangs"] == 1
     assert purge(store, 50.0)["gangs"] == 1
     with store.reading() as tx:
-        assert len(tx.gangs("project-a", limit=9)) == 1
+        assert len(tx.page(Gang, Page(project_id="project-a", limit=9))) == 1
 
 
 def test_a_gang_with_a_process_that_has_not_ended_stays(store, make, add):

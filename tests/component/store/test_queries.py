@@ -4,14 +4,11 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import event
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, JobState, Slot
-from fpga_pool.model.objects.tasks import Task
 
 
 def of_a(**wanted):
@@ -66,20 +63,6 @@ def test_slots_are_paged_by_name(store, make, saved):
         assert tx.page(Slot, Page(limit=2)) == slots[:2]
         assert tx.page(Slot, Page(marker=slots[1].name)) == slots[2:]
         assert tx.page(Slot, Page(where={"host": ("elsewhere",)})) == []
-
-
-@pytest.mark.parametrize("cls", [Batch, Gang, Job, Task])
-def test_a_page_of_a_project_is_read_in_the_order_of_an_index(store, cls):
-    # So it takes as long in a list of a million: nothing is sorted, and no more rows are read than are returned.
-    asked = []
-    event.listen(store.engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
-    with store.reading() as tx:
-        tx.page(cls, of_a(limit=100))
-    (statement, parameters) = next(one for one in asked if "ORDER BY" in one[0])
-    with store.engine.connect() as connection:
-        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-    (step,) = (row[-1] for row in plan)
-    assert "newest_of_project" in step
 
 
 def test_the_jobs_of_a_batch_can_be_asked_for_by_state(store, make, saved):

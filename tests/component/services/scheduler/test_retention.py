@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Batch, BatchState
 
 
@@ -18,7 +19,7 @@ def batches(bench):
 
     def stored():
         with bench.store.reading() as tx:
-            return [batch.uuid for batch in tx.batches("p", limit=9)]
+            return [batch.uuid for batch in tx.page(Batch, Page(project_id="p", limit=9))]
 
     return stored
 
