@@ -21,12 +21,11 @@ from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState
+from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Host, Job, JobState
 from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 from fpga_pool.transfer.frames import SMALL_BYTES
 
-_ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 #: Expected delay until the pool learns from the agent that the responder has the whole input.
 _REPORT_S = 5.0
 #: Polls return changes only; every so many polls return everything, in case the database was replaced.
@@ -261,7 +260,7 @@ class BatchRunner:
     def _end(self) -> Batch | None:
         """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
         batch = self._api.batch(self.batch_uuid)
-        if batch.state in _ENDED_BATCHES or self._may_leave():
+        if batch.state in ENDED_BATCHES or self._may_leave():
             return batch
         if self._has_problem and not self._cancelled:
             self._api.cancel(self.batch_uuid)

@@ -143,10 +143,6 @@ class SchedulerAPI:
         """Return one job."""
         return self._call(Job, "job", project_id=project_id, uuid=uuid)
 
-    def batch(self, project_id: str, uuid: str) -> Batch:
-        """Return one batch."""
-        return self._call(Batch, "batch", project_id=project_id, uuid=uuid)
-
     def batch_detail(self, project_id: str, uuid: str) -> BatchDetail:
         """Return one batch, with its pending reason and expected start."""
         return self._call(BatchDetail, "batch_detail", project_id=project_id, uuid=uuid)

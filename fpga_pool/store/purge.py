@@ -12,7 +12,7 @@ from sqlalchemy import Delete, Select, and_, delete, exists, func, or_, select
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
-from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
+from fpga_pool.model.objects.pool import ENDED_BATCHES, JobState, LeaseState
 from fpga_pool.model.objects.tasks import ENDED_TASKS
 from fpga_pool.store.removal import remove_host
 from fpga_pool.store.store import Store
@@ -26,8 +26,6 @@ BATCHES = 50
 
 #: What is counted, in this order.
 KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "hosts", "offers")
-
-_ENDED_BATCHES = (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
 
 
 def purge(
@@ -70,7 +68,7 @@ def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
     )
     open_task = and_(TaskRow.uuid == BatchRow.uuid, TaskRow.state.not_in(ENDED_TASKS))
     return select(BatchRow.uuid).where(
-        BatchRow.state.in_(_ENDED_BATCHES),
+        BatchRow.state.in_(ENDED_BATCHES),
         BatchRow.ended_at < ended_before,
         # No batch ends before it was created: an index has this order.
         BatchRow.created_at < ended_before,

@@ -8,10 +8,9 @@ from sqlalchemy import Connection, Executable, Table, bindparam, delete, func, s
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.model.objects.pool import ENDED_BATCHES, BatchState
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
-from fpga_pool.store.engine import translated
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
 from fpga_pool.store.tables.models import BatchRow, QuotaRow
@@ -19,7 +18,7 @@ from fpga_pool.store.tables.models import BatchRow, QuotaRow
 _QUOTAS = cast("Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
 
-_OPEN_BATCHES = (BatchState.PENDING, BatchState.RUNNING)
+_OPEN_BATCHES = tuple(set(BatchState) - ENDED_BATCHES)
 _OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
 _OPEN_GANGS = tuple(set(GangState) - ENDED_GANGS)
 _ENDED_JOBS = BatchRow.jobs_completed + BatchRow.jobs_failed + BatchRow.jobs_cancelled
@@ -60,7 +59,7 @@ def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
 
 def unset_limits(store: Store, project_id: str) -> None:
     """Return a project to the default limits."""
-    with store.admission() as tx, translated():
+    with store.admission() as tx:
         tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
 
 

@@ -26,6 +26,9 @@ from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 
 LOG = logging.getLogger(__name__)
 
+#: Errors of a disk that has no room at the moment.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 #: What may pass at once after a pause: this long at full rate.  A port that did not get the processor for a while must
 #: be able to catch up, or its links stand still for good.
 _BURST_S = 0.25
@@ -110,7 +113,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise TransferRefused(
                 "storage_full", "the responder's spool is full; the job must run elsewhere"
             ) from error

@@ -195,7 +195,7 @@ class TaskDetail:
 class Page(Message, frozen=True, kw_only=True):
     """Which part of a list is wanted."""
 
-    #: Project whose objects are listed; None = those of all, or objects of none.
+    #: Project whose objects are listed; None = all projects, or objects that belong to none.
     project_id: str | None = None
     #: Accepted values by field; a field that is not named may have any.
     where: dict[str, tuple[str | bool, ...]] = field(default_factory=dict)

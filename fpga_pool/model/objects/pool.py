@@ -39,6 +39,10 @@ class BatchState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+#: Batches that have ended.
+ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+
+
 class JobState(StrEnum):
     """Where a job is in its life, and so where its bytes are."""
 

@@ -1,6 +1,5 @@
 """The thread of one slot: executes the instructions of the agent's state machine one after the other."""
 
-import errno
 import hashlib
 import logging
 import math
@@ -30,6 +29,7 @@ from fpga_pool.services.agent.instances.slots import GuestUse
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.transfer.frames import SMALL_BYTES
 from fpga_pool.transfer.handler import JobResult
+from fpga_pool.transfer.port import NO_SPACE
 
 LOG = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ IDLE_S = 0.5
 AGAIN_S = 1.0
 #: How long a job that was stopped at the end of a drain may take to end.
 STOP_S = 5.0
-
-#: Errors of a disk that has no room at the moment.
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 Attempt = tuple[str, int]
 
@@ -258,7 +255,7 @@ class SlotWorker:
             code, message, slot_failed = error.code, str(error), True
         except (FpgaPoolError, OSError) as error:
             is_wanted = self._unwanted != (job.uuid, job.attempt)
-            if is_wanted and getattr(error, "errno", None) in _NO_SPACE:  # it is computed again, and loses no attempt
+            if is_wanted and getattr(error, "errno", None) in NO_SPACE:  # it is computed again, and loses no attempt
                 raise StorageFull(f"no space to compute job {job.uuid}; free space on the agent's disk") from None
             code, message = getattr(error, "code", code), str(error)
             retryable = not isinstance(error, InvalidInput)

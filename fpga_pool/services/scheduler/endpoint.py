@@ -30,6 +30,7 @@ from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
+from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
@@ -92,14 +93,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
     @answers
     def job(self, context: Context, project_id: str, uuid: str) -> Job:
         with self._service.store.reading() as tx:
-            job = tx.job(uuid)
-            if job.project_id != project_id:
-                raise NotFound(f"no job {uuid}")
-            return job
-
-    @answers
-    def batch(self, context: Context, project_id: str, uuid: str) -> Batch:
-        return self._owned_batch(project_id, uuid)
+            return owned(tx.job(uuid), project_id, "job")
 
     @answers
     def batch_detail(self, context: Context, project_id: str, uuid: str) -> BatchDetail:

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -15,8 +14,8 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.objects.pool import Job, Shard
-from fpga_pool.model.objects.quotas import Amounts
 from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.admission import WorkRequest
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.rules.shared.quotas import check_quota
 from fpga_pool.placement.client import PlacementClient
@@ -46,25 +45,6 @@ LOG = logging.getLogger(__name__)
 
 #: How often what ended long ago is looked for.
 PURGE_S = 3600.0
-
-
-class Admissible(Protocol):
-    """A request for work, which adds to what its project uses."""
-
-    @property
-    def uuid(self) -> str:
-        """The uuid of the object to be."""
-        ...
-
-    @property
-    def project_id(self) -> str:
-        """The project that it counts for."""
-        ...
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds."""
-        ...
 
 
 class SchedulerService:
@@ -164,7 +144,7 @@ class SchedulerService:
         return sign(grant, self.token_key)
 
     @contextmanager
-    def admission(self, kind: type, request: Admissible) -> Iterator[SqlTransaction]:
+    def admission(self, kind: type, request: WorkRequest) -> Iterator[SqlTransaction]:
         """Begin the transaction that stores a request as an object of a kind.
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.

@@ -11,13 +11,12 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.pool import CPU, Batch, Host
+from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
 from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline
-from fpga_pool.model.rules.shared.audit import ENDED_BATCHES
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings

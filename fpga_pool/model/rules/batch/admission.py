@@ -10,8 +10,15 @@ from fpga_pool.model.fields import ByteCount, ChosenUuid, Text, text
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Slot
-from fpga_pool.model.objects.quotas import Amounts, Resource
-from fpga_pool.model.rules.shared.admission import WorkRequest, as_stored, check_function, check_input, owned
+from fpga_pool.model.objects.quotas import Amounts
+from fpga_pool.model.rules.shared.admission import (
+    WorkRequest,
+    amounts_of,
+    as_stored,
+    check_function,
+    check_input,
+    owned,
+)
 from fpga_pool.model.rules.shared.changes import change_job
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
@@ -37,7 +44,7 @@ class BatchRequest(WorkRequest, frozen=True, kw_only=True):
     @property
     def amounts(self) -> Amounts:
         """What it adds to the use of its project's quota."""
-        return {Resource.JOBS: len(self.jobs), Resource.INPUT_BYTES: sum(job.input_bytes for job in self.jobs)}
+        return amounts_of(self.jobs)
 
 
 def create_batch(

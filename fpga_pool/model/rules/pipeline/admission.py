@@ -13,9 +13,10 @@ from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
 from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
-from fpga_pool.model.objects.quotas import Amounts, Resource
+from fpga_pool.model.objects.quotas import Amounts
 from fpga_pool.model.rules.shared.admission import (
     WorkRequest,
+    amounts_of,
     as_stored,
     check_function,
     check_input,
@@ -53,8 +54,7 @@ class PipelineRequest(WorkRequest, frozen=True, kw_only=True):
     @property
     def amounts(self) -> Amounts:
         """What it adds to the use of its project's quota."""
-        sizes = [subtask.input_bytes for subtask in self.subtasks]
-        return {Resource.JOBS: len(sizes), Resource.INPUT_BYTES: sum(sizes)}
+        return amounts_of(self.subtasks)
 
 
 def create_pipeline(

@@ -8,6 +8,7 @@ from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
 from fpga_pool.model.fields import ChosenUuid, Internal, Text
 from fpga_pool.model.objects.pool import Batch, Job, Slot
+from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
 
@@ -19,8 +20,18 @@ class WorkRequest(Message, frozen=True, kw_only=True):
     user_id: Internal[str]
     name: Text = ""
 
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds to the use of its project's quota."""
+        raise NotImplementedError
 
-class RequestedJob(Protocol):
+
+class _Sized(Protocol):
+    @property
+    def input_bytes(self) -> int: ...
+
+
+class RequestedJob(_Sized, Protocol):
     """One job of a request."""
 
     @property
@@ -31,8 +42,6 @@ class RequestedJob(Protocol):
     def function(self) -> str: ...
     @property
     def requester(self) -> str: ...
-    @property
-    def input_bytes(self) -> int: ...
 
 
 class _Owned(Protocol):
@@ -76,6 +85,11 @@ def as_stored(
         for index, (job, shard) in enumerate(zip(requested, shards, strict=True))
     ]
     return batch, jobs
+
+
+def amounts_of(requested: Sequence[_Sized]) -> Amounts:
+    """Return what jobs add to the use of a project's quota."""
+    return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}
 
 
 def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settings: PoolSettings) -> None:

@@ -14,9 +14,9 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import PLACED_GANGS, Gang, GangState, Process, Processor, ProcessState
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
+    ENDED_BATCHES,
     ENDED_JOBS,
     Batch,
-    BatchState,
     Host,
     Job,
     JobState,
@@ -123,7 +123,6 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
 
 #: Jobs whose completion is recorded.
 COMPLETED = frozenset({JobState.RESULT_HELD, JobState.COMPLETED})
-ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from fpga_pool.model.objects.pool import Slot
 from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest, cancel_batch, cancel_jobs, check_batch
-from fpga_pool.model.rules.shared.admission import WorkRequest, as_stored, emptiest, owned
+from fpga_pool.model.rules.shared.admission import WorkRequest, amounts_of, as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
@@ -56,9 +56,7 @@ class TaskRequest(WorkRequest, frozen=True, kw_only=True):
     @property
     def amounts(self) -> Amounts:
         """What it adds to the use of its project's quota."""
-        input_bytes = sum(share.input_bytes for share in self.shares)
-        shares = {Resource.JOBS: len(self.shares), Resource.INPUT_BYTES: input_bytes}
-        return {**shares, Resource.TASK_SLOTS: self.most_slots}
+        return {**amounts_of(self.shares), Resource.TASK_SLOTS: self.most_slots}
 
 
 def create_task(

@@ -35,10 +35,10 @@ def planned(running, agent, until):
 
 def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
     batch = running.create(agent, "sha256", "optical_flow")
-    assert running.api.batch("p", batch.uuid).name == "n"
+    assert running.api.batch_detail("p", batch.uuid).batch.name == "n"
     until(lambda: len(agent.held) == 2)
     assert running.states(batch) == ["WAITING_INPUT"] * 2
-    assert running.api.batch("p", batch.uuid).state is BatchState.RUNNING
+    assert running.api.batch_detail("p", batch.uuid).batch.state is BatchState.RUNNING
     until(lambda: running.waiting() == [])
 
 
@@ -82,7 +82,7 @@ def test_a_batch_that_is_sent_again_is_a_duplicate(running, agent):
 def test_another_project_sees_and_changes_nothing(running, planned):
     job = running.jobs(planned)[0].uuid
     for use in (
-        lambda: running.api.batch("q", planned.uuid),
+        lambda: running.api.batch_detail("q", planned.uuid).batch,
         lambda: running.api.batch_jobs("q", planned.uuid),
         lambda: running.api.cancel_batch("q", planned.uuid),
         lambda: running.tickets(planned, job, project="q"),
@@ -216,7 +216,7 @@ def test_agents_that_report_at_once_complete_each_job_once(running, until):
     for thread in threads:
         thread.join(20)
     assert failures == []
-    ended = running.api.batch("p", batch.uuid)
+    ended = running.api.batch_detail("p", batch.uuid).batch
     assert (ended.state, ended.jobs_completed) == (BatchState.COMPLETED, 24)
     until(lambda: sum(row.runs for row in running.api.calibration("sha256")) == 24)
 

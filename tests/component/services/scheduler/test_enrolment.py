@@ -112,7 +112,7 @@ def test_an_enrolled_agent_calls_nothing_of_the_apis(gated, api, enrolled):
     ):
         with pytest.raises(Unauthenticated, match="role agent may not call"):
             ask()
-    assert not api.batch("p", batch.uuid).cancel_requested
+    assert not api.batch_detail("p", batch.uuid).batch.cancel_requested
 
 
 def test_an_enrolled_agent_does_nothing_in_the_name_of_another_host(gated, api, enrolled, caller):

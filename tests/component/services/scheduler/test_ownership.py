@@ -125,7 +125,7 @@ def test_hosts_join_both_shards_and_a_divided_batch_runs_in_both(bench, until):
     until(lambda: bench.states(batch) == ["WAITING_INPUT"] * 6)
     assert {job.shard for job in bench.jobs(batch)} == {"shard-1", "shard-2"}
     until(lambda: all(len(agent.held) == 3 for agent in agents))
-    assert bench.api.batch("p", batch.uuid).planned_makespan_s is not None
+    assert bench.api.batch_detail("p", batch.uuid).batch.planned_makespan_s is not None
     bench.api.cancel_batch("p", batch.uuid)
     until(lambda: not any(agent.held for agent in agents))
 

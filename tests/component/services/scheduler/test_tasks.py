@@ -79,7 +79,7 @@ def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_
         broken.setattr(running.service, "writer", refuse)
         with pytest.raises(ServiceUnavailable):
             running.api.cancel_batch("p", task.uuid)
-    assert not running.api.batch("p", task.uuid).cancel_requested
+    assert not running.api.batch_detail("p", task.uuid).batch.cancel_requested
     assert running.api.cancel_batch("p", task.uuid).cancel_requested
     detail = running.api.task("p", task.uuid)
     assert detail.task.cancel_requested

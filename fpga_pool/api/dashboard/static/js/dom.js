@@ -27,6 +27,23 @@ export function h(tag, properties = {}, ...children) {
 export const tableHead = (names) =>
   h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
 
+/** Return a section with a heading; `name` is unique in the page. */
+export const panel = (name, title, ...children) =>
+  h(
+    "section",
+    { class: "panel", "aria-labelledby": `${name}-title` },
+    h("h2", { id: `${name}-title` }, title),
+    ...children,
+  );
+
+/** Return a table of a view in a region that scrolls, with these columns and rows. */
+export const scrollingTable = (label, columns, body) =>
+  h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+    h("table", {}, tableHead(columns), body),
+  );
+
 /** Return an SVG element. */
 export function s(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);

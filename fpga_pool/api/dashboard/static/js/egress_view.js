@@ -2,9 +2,11 @@
 
 import { Axis } from "./axis.js";
 import { functionColours } from "./colours.js";
-import { h, markButton, reconcile, s, setText, tableHead } from "./dom.js";
+import { h, markButton, panel, reconcile, s, scrollingTable, setText } from "./dom.js";
 import { byName, bytes, count, jobName, rate, seconds } from "./format.js";
 import { isEnded } from "./pool.js";
+
+const COLUMNS = ["Job", "Function", "From", "To", "Input", "Rate now", "State"];
 
 const HEIGHT = 130;
 const LEFT = 86;
@@ -23,23 +25,8 @@ export class EgressView {
     this.element = h(
       "div",
       { class: "view" },
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "egress-title" },
-        h("h2", { id: "egress-title" }, "Planned egress of requesters"),
-        this.charts,
-        this.empty,
-      ),
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "flows-title" },
-        h("h2", { id: "flows-title" }, "Flows now"),
-        h(
-          "div",
-          { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flows" },
-          h("table", {}, tableHead(["Job", "Function", "From", "To", "Input", "Rate now", "State"]), this.body),
-        ),
-      ),
+      panel("egress", "Planned egress of requesters", this.charts, this.empty),
+      panel("flows", "Flows now", scrollingTable("Flows", COLUMNS, this.body)),
     );
   }
 

@@ -1,7 +1,7 @@
 /** The map of the pool: hosts, their cards, and a tile for each slot. */
 
 import { functionColours, SLOT_STATES } from "./colours.js";
-import { h, reconcile, setAttribute, setText } from "./dom.js";
+import { h, panel, reconcile, setAttribute, setText } from "./dom.js";
 import { count, rate } from "./format.js";
 import { isEnded, KINDS } from "./pool.js";
 
@@ -30,13 +30,7 @@ export class PoolView {
       "div",
       { class: "view" },
       this.figures,
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "map-title" },
-        h("h2", { id: "map-title" }, "Cards and slots"),
-        this.legend,
-        this.map,
-      ),
+      panel("map", "Cards and slots", this.legend, this.map),
       h("section", { class: "panel" }, this.othersTitle, this.others),
     );
   }

@@ -1,6 +1,6 @@
 /** The queue: all work of the project, newest first, with its state, reasons, progress, and makespan against bound. */
 
-import { h, reconcile, setText, tableHead } from "./dom.js";
+import { h, reconcile, scrollingTable, setText } from "./dom.js";
 import { count, duration, moment, seconds, shortId } from "./format.js";
 import { isEnded, isEndedJob, KINDS } from "./pool.js";
 import { makeBadge, makeBar, makeBullet, showBadge, showBar, showBullet } from "./progress.js";
@@ -29,11 +29,7 @@ export class QueueView {
       "section",
       { class: "panel view", "aria-labelledby": "queue-title" },
       h("div", { class: "head" }, h("h2", { id: "queue-title" }, "Queue"), h("label", {}, "Show ", kinds)),
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Work of the project" },
-        h("table", {}, tableHead(COLUMNS), this.body),
-      ),
+      scrollingTable("Work of the project", COLUMNS, this.body),
       this.empty,
     );
   }

@@ -1,11 +1,12 @@
 /** The two tiers of processors: which gang is in the foreground, and which in the background. */
 
 import { gangColours } from "./colours.js";
-import { h, reconcile, setAttribute, setText, tableHead } from "./dom.js";
+import { h, panel, reconcile, scrollingTable, setAttribute, setText } from "./dom.js";
 import { byName, duration, moment, shortId } from "./format.js";
 import { isEnded } from "./pool.js";
 import { makeBadge, showBadge } from "./progress.js";
 
+const COLUMNS = ["Gang", "State", "Processes", "Done", "Swaps", "Migrations", "Reason or expected start"];
 const TIERS = ["foreground", "background"];
 const LIVE = new Set(["RESERVED", "STARTING", "RUNNING", "EXITED", "SAVING", "STOPPING", "STOPPED"]);
 
@@ -21,28 +22,8 @@ export class TiersView {
     this.element = h(
       "div",
       { class: "view" },
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "tiers-title" },
-        h("h2", { id: "tiers-title" }, "Gangs on processors"),
-        this.map,
-        this.empty,
-      ),
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "gangs-title" },
-        h("h2", { id: "gangs-title" }, "Open gangs"),
-        h(
-          "div",
-          { class: "scroll", tabindex: "0", role: "region", "aria-label": "Gangs" },
-          h(
-            "table",
-            {},
-            tableHead(["Gang", "State", "Processes", "Done", "Swaps", "Migrations", "Reason or expected start"]),
-            this.body,
-          ),
-        ),
-      ),
+      panel("tiers", "Gangs on processors", this.map, this.empty),
+      panel("gangs", "Open gangs", scrollingTable("Gangs", COLUMNS, this.body)),
     );
   }
 
