@@ -5,7 +5,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.experiments.embedded import Options, embedded_pool
@@ -16,12 +16,13 @@ POOL: Options = {
     "driver_simulated": {"board": "demo"},
 }
 FUNCTIONS = ("sha256", "wordcount", "aes")
-JOBS, INPUT_BYTES = 160, 3_000_000
-VIEWS = ("pool", "schedule")
+JOBS, INPUT_BYTES = 54, 3_000_000
+#: In this time a page has looked at the pool twice.
+SEEN_MS = 2500
 
 
 def draw(directory: Path) -> None:
-    """Draw each view, light and dark, while a batch is computed."""
+    """Draw the schedule of a batch that has ended, light and dark, and the pool while it computes another one."""
     jobs = [
         JobSpec(FUNCTIONS[n % len(FUNCTIONS)], b"some words " * (INPUT_BYTES // 11), requester=f"requester-{1 + n % 2}")
         for n in range(JOBS)
@@ -31,16 +32,25 @@ def draw(directory: Path) -> None:
         embedded_pool(Path(state), POOL) as endpoint,
         Client(endpoint) as client,
     ):
-        threading.Thread(target=client.run_jobs, args=(jobs,), kwargs={"name": "demo"}, daemon=True).start()
+        # The browser takes time of the processors, which a schedule would show.
+        client.run_jobs(jobs, name="demo")
         with running_browser() as browser:
             for scheme in ("light", "dark"):
-                with watched_page(browser, endpoint, scheme=scheme) as watched:
-                    watched.open("pool")
-                    expect(watched.page.locator(".slot[data-state=BUSY]").nth(3)).to_be_visible()
-                    for view in VIEWS:
-                        watched.go(view.title())
-                        watched.page.wait_for_timeout(2500)  # two looks at the pool
-                        watched.page.screenshot(path=directory / f"dashboard-{view}-{scheme}.png")
+                _draw(browser, endpoint, "schedule", "text", scheme, directory)
+            more = threading.Thread(target=client.run_jobs, args=(jobs * 3,), daemon=True)
+            more.start()
+            _draw(browser, endpoint, "pool", ".slot[data-state=BUSY]", "light", directory)
+        more.join()
+
+
+def _draw(browser: Browser, endpoint: str, view: str, part: str, scheme: str, directory: Path) -> None:
+    """Draw a view that shows some of these parts, by their selector."""
+    with watched_page(browser, endpoint, scheme=scheme) as watched:
+        watched.page.set_viewport_size({"width": 1440, "height": 760})
+        watched.open(view)
+        expect(watched.page.locator(part).nth(3)).to_be_visible()
+        watched.page.wait_for_timeout(SEEN_MS)
+        watched.page.screenshot(path=directory / f"dashboard-{view}-{scheme}.png")
 
 
 if __name__ == "__main__":
