@@ -369,10 +369,12 @@ class Reads(GangReads, TaskReads):
     def page(self, cls: type[ValueT], page: Page) -> list[ValueT]:
         """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.
 
-        InvalidInput if its marker is none of the objects that the whole list has.
+        InvalidInput if its marker is none of the objects that the whole list has, or a field is none of theirs.
         """
         kind: type = cls  # what a cache takes
         rows, every = table(kind).c, all_of(kind)
+        if unknown := page.where.keys() - rows.keys():
+            raise InvalidInput(f"where: a {kind.__name__.lower()} has no field {min(unknown)!r}")
         where = [] if page.project_id is None else [rows.project_id == page.project_id]
         where += [rows[name].in_(values) for name, values in page.where.items()]
         where += [] if page.since is None else [rows.created_at >= page.since]

@@ -44,6 +44,11 @@ def test_a_marker_of_another_project_is_not_known(store, make, saved):
         tx.page(Batch, of_a(marker=foreign.uuid))
 
 
+def test_a_field_that_objects_do_not_have_is_refused(store):
+    with store.reading() as tx, pytest.raises(InvalidInput, match="a batch has no field 'colour'"):
+        tx.page(Batch, Page(where={"colour": ("red",)}))
+
+
 def test_jobs_are_filtered_by_several_fields(store, make, saved):
     batch = make.batch()
     jobs = [

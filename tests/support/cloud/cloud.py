@@ -104,6 +104,7 @@ class Cloud:
                     return hosts_with_slots(cloud.placement) >= len(hosts)
 
                 wait_until(are_known, f"slots of {', '.join(hosts)} known to Placement", COMPUTES_TIMEOUT_S)
+                self._programs.wait(ours)
 
     def stop(self) -> None:
         """End what this or an earlier command started, and nothing else.

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from keystoneauth1.adapter import Adapter
@@ -11,10 +12,10 @@ from openstack import exceptions
 from fpga_pool.experiments.embedded import Options
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from support.cloud.first_use import GANG_FLAVOR, IMAGE, NETWORK
-from support.cloud.programs import BIN, Program, guests_directory, hook_socket
+from support.cloud.programs import BIN, Program, api_program, guests_directory, hook_socket
 from support.cloud.schemas import run
-from support.cloud.settings import account, settings_file, write_files
-from support.cloud.site import Site
+from support.cloud.settings import account, settings_file, tokens, write_files
+from support.cloud.site import POOL, Site
 from support.servers import Libvirt, MariaDB
 
 DATABASE = "fpga_pool"
@@ -40,6 +41,8 @@ def agent(host: str) -> str:
 def pool_programs(site: Site) -> dict[str, Program]:
     """Return the pool's processes by name."""
     found = {"fpga-pool-scheduler": _program(site, "scheduler", "scheduler")}
+    files = {"OS_FPGA_POOL_CONFIG_FILES": str(settings_file(site, "fpga_pool/fpga_pool.conf"))}
+    found["fpga-pool-api"] = replace(api_program(site, POOL), environment=files)
     return found | {agent(host): _program(site, "agent", host) for host in (*site.fakes, *site.libvirts)}
 
 
@@ -104,6 +107,7 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
             "nova_public_key": keys / "nova.pub",
         },
         "api": {"key": keys / "api.pem"},
+        **tokens(site),
         "agent": {
             "bitstream_library": site.directory / "fpga_pool" / "bitstreams",
             "bitstream_public_key": keys / "bitstreams.pub",

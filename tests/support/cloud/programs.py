@@ -45,9 +45,9 @@ class Program:
 
 def programs(site: Site) -> dict[str, Program]:
     """Return the processes of the services by name, in the order in which they are needed."""
-    found = {f"{service}-api": _api(site, service) for service in ("keystone", "placement", "glance", "neutron")}
+    found = {f"{service}-api": api_program(site, service) for service in ("keystone", "placement", "glance", "neutron")}
     found |= {f"nova-{name}": _nova(site, name) for name in ("conductor", "scheduler")}
-    found["nova-api"] = _api(site, "nova")
+    found["nova-api"] = api_program(site, "nova")
     found |= {compute(host): _fake_compute(site, host) for host in site.fakes}
     return found | {compute(host): _nova(site, "compute", host) for host in site.libvirts}
 
@@ -57,7 +57,8 @@ def compute(host: str) -> str:
     return f"nova-compute-{host}"
 
 
-def _api(site: Site, service: str) -> Program:
+def api_program(site: Site, service: str) -> Program:
+    """Return the process that serves the API of a service."""
     port = site.ports[service]
     options = {
         "http-socket": f"127.0.0.1:{port}",

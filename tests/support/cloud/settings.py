@@ -97,7 +97,8 @@ def account(site: Site) -> Mapping[str, object]:
     }
 
 
-def _tokens(site: Site) -> Options:
+def tokens(site: Site) -> Options:
+    """Return the options by which a service checks the tokens of its callers."""
     return {
         "keystone_authtoken": {
             "www_authenticate_uri": site.endpoint("keystone"),
@@ -131,7 +132,7 @@ def _placement(site: Site, database_url: str) -> Options:
     return {
         "placement_database": {"connection": f"{database_url}/placement"},
         "api": {"auth_strategy": "keystone"},
-        **_tokens(site),
+        **tokens(site),
     }
 
 
@@ -146,7 +147,7 @@ def _glance(site: Site, database_url: str) -> Options:
         "os_glance_tasks_store": {"filesystem_store_datadir": images / "tasks"},
         "paste_deploy": {"flavor": "keystone", "config_file": settings_file(site, "glance/glance-api-paste.ini")},
         **_locks(site),
-        **_tokens(site),
+        **tokens(site),
     }
 
 
@@ -165,7 +166,7 @@ def _neutron(site: Site, database_url: str, transport_url: str) -> Options:
         },
         "database": {"connection": f"{database_url}/neutron"},
         **_locks(site),
-        **_tokens(site),
+        **tokens(site),
     }
 
 
@@ -214,7 +215,7 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
         "glance": login,
         "service_user": {"send_service_user_token": "true", **login},
         **_locks(site),
-        **_tokens(site),
+        **tokens(site),
     }
 
 

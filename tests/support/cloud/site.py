@@ -14,6 +14,9 @@ ADMIN = "admin"
 #: Role of accounts by which services call each other; Neutron lets nobody else delete the port of a virtual machine.
 SERVICE = "service"
 
+#: The pool among the services.
+POOL = "fpga_pool"
+
 #: By service: its type in Keystone's catalogue, the WSGI module that is its API, and the path of its endpoint.
 APIS: Mapping[str, tuple[str, str, str]] = {
     "keystone": ("identity", "keystone.wsgi.api", "/v3"),
@@ -21,6 +24,7 @@ APIS: Mapping[str, tuple[str, str, str]] = {
     "glance": ("image", "glance.wsgi.api", ""),
     "neutron": ("network", "neutron.wsgi.api", ""),
     "nova": ("compute", "nova.wsgi.osapi_compute", "/v2.1"),
+    POOL: ("fpga", "fpga_pool.wsgi.api", ""),
 }
 
 
