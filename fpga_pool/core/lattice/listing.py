@@ -101,8 +101,15 @@ def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
 
 def empty_schedule(problem: TaskProblem, shape: Ints) -> Placed:
     """Return arrays to fill."""
-    tasks = problem.tasks
-    member_begin = np.concatenate(([0], np.cumsum(problem.shape_fpgas[shape]))).astype(np.int64)
+    return _empty(shape, _member_begin(problem, shape))
+
+
+def _member_begin(problem: TaskProblem, shape: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(problem.shape_fpgas[shape]))).astype(np.int64)
+
+
+def _empty(shape: Ints, member_begin: Ints) -> Placed:
+    tasks = len(shape)
     return Placed(
         enclosure=np.zeros(tasks, np.int64),
         shape=shape,
@@ -113,10 +120,8 @@ def empty_schedule(problem: TaskProblem, shape: Ints) -> Placed:
     )
 
 
-def list_schedule(
-    problem: TaskProblem, shape: Ints, order: Ints, *, slice_s: float = 0.0, strict: bool = False
-) -> Placed:
-    """Return the schedule that begins, whenever something changes, the first tasks of the order that fit.
+class ListScheduler:
+    """Schedules tasks, each in one shape, by any number of orders; all that does not depend on these is done once.
 
     Parameters
     ----------
@@ -124,8 +129,6 @@ def list_schedule(
         The tasks and the enclosures.
     shape:
         (T,) the shape in which each task runs, an index of the problem's shapes.
-    order:
-        (T,) the tasks, the most urgent first.
     slice_s:
         Decide only at multiples of this many seconds; 0 = whenever FPGAs become free or a task arrives.
     strict:
@@ -137,17 +140,35 @@ def list_schedule(
         Where a task fits in no enclosure.
 
     """
-    work = rigid_work(problem, shape)
-    placed = empty_schedule(problem, shape)
-    count = loops().list_schedule(
-        problem.enclosure_fpgas, problem.enclosure_links, first_fpgas(problem), np.ascontiguousarray(order), work.width,
-        work.seconds, problem.arrival_s, np.argsort(problem.arrival_s, kind="stable"), problem.function, work.kind,
-        work.kind_links, work.kind_width, problem.loaded, problem.ready_s, placed.member_begin, problem.load_s, slice_s,
-        strict, placed.enclosure, placed.begin_s, placed.end_s, placed.members,
-    )  # fmt: skip
-    if count != problem.tasks:
-        raise AssertionError(f"{problem.tasks - count} tasks were never placed")
-    return placed
+
+    def __init__(self, problem: TaskProblem, shape: Ints, *, slice_s: float = 0.0, strict: bool = False) -> None:
+        work = rigid_work(problem, shape)
+        self._shape, self._member_begin = shape, _member_begin(problem, shape)
+        self._enclosures = problem.enclosure_fpgas, problem.enclosure_links, first_fpgas(problem)
+        self._tasks = (
+            work.width, work.seconds, problem.arrival_s, np.argsort(problem.arrival_s, kind="stable"), problem.function,
+            work.kind, work.kind_links, work.kind_width, problem.loaded, problem.ready_s, self._member_begin,
+            problem.load_s, slice_s, strict,
+        )  # fmt: skip
+        self._loop = loops().list_schedule
+
+    def schedule(self, order: Ints) -> Placed:
+        """Return the schedule that begins, whenever something changes, the first tasks of the order (T,) that fit."""
+        placed = _empty(self._shape, self._member_begin)
+        count = self._loop(
+            *self._enclosures, np.ascontiguousarray(order), *self._tasks,
+            placed.enclosure, placed.begin_s, placed.end_s, placed.members,
+        )  # fmt: skip
+        if count != len(self._shape):
+            raise AssertionError(f"{len(self._shape) - count} tasks were never placed")
+        return placed
+
+
+def list_schedule(
+    problem: TaskProblem, shape: Ints, order: Ints, *, slice_s: float = 0.0, strict: bool = False
+) -> Placed:
+    """Return the schedule of one order (T,) of the tasks, the most urgent first; see `ListScheduler`."""
+    return ListScheduler(problem, shape, slice_s=slice_s, strict=strict).schedule(order)
 
 
 # ---- Shapes of malleable tasks

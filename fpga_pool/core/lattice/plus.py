@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.listing import Placed, allotted_shapes, kinds, list_schedule, loops, thrifty_shapes
+from fpga_pool.core.lattice.listing import ListScheduler, Placed, allotted_shapes, kinds, loops, thrifty_shapes
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, ListPolicy, Mfit
 from fpga_pool.core.lattice.search import TaskSearch
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
@@ -72,7 +72,8 @@ class _Climbs:
         budget: Budget,
         rng: np.random.Generator,
     ) -> None:
-        self._problem, self._shape, self._best, self._budget, self._rng = problem, shape, best, budget, rng
+        self._problem, self._best, self._budget, self._rng = problem, best, budget, rng
+        self._best_s, self._listing = best.wct_s, ListScheduler(problem, shape)
         self._enough_s = bound_s * (1 + _SAME)
         self._class, self._class_width = _classes(problem, problem.shape_fpgas[shape])
         self._log_s = np.log(np.maximum(problem.shape_seconds[shape], 1e-300))
@@ -92,16 +93,17 @@ class _Climbs:
         return self._best
 
     def _done(self) -> bool:
-        return self._best.wct_s <= self._enough_s or not self._budget.allows()
+        return self._best_s <= self._enough_s or not self._budget.allows()
 
     def _end_s(self, weights: Floats) -> float:
         """Schedule by weights (2, C): of each class, and of a task's logarithm of seconds there."""
         urgency = weights[0, self._class] + weights[1, self._class] * self._log_s
-        placed = list_schedule(self._problem, self._shape, np.argsort(-urgency, kind="stable"))
+        placed = self._listing.schedule(np.argsort(-urgency, kind="stable"))
         self._budget.spend(_PAIRS_PER_TASK * self._problem.tasks)
-        if placed.wct_s < self._best.wct_s:
-            self._best = placed
-        return placed.wct_s
+        end_s = placed.wct_s
+        if end_s < self._best_s:
+            self._best, self._best_s = placed, end_s
+        return end_s
 
     def _climb(self, weights: Floats, end_s: float, budget: Budget) -> tuple[float, Floats]:
         """Change weights at random, and keep what ends no later; return the end, and the weights."""
