@@ -80,14 +80,16 @@ def optimum(
         return Optimum(most_vcpus=0.0, reached_vcpus=0.0)
     network = _Network(pool, jobs, horizon_s, step_s, asked_first)
     programme, arcs = _programme(network)
-    relaxed, reached, actions = programme.relaxed(), 0.0, tuple[Action, ...]()
-    most = min(relaxed, horizon_s * upper_bound(pool, jobs, horizon_s))
+    most, reached, actions = horizon_s * upper_bound(pool, jobs, horizon_s), 0.0, tuple[Action, ...]()
     if time_limit_s != 0:
         found = programme.search(gap, time_limit_s)
         most = min(most, found.most)
         reached = min(most, found.reached)  # but for rounding they are the same where the optimum is found
         if len(found.values):
             actions = tuple(_actions(network, arcs, found.values))
+    if reached < (1.0 - gap) * most:  # what a search has proven is no higher than the relaxation
+        most = min(most, programme.relaxed())
+        reached = min(most, reached)
     return Optimum(most_vcpus=most / horizon_s, reached_vcpus=reached / horizon_s, actions=actions)
 
 
