@@ -36,8 +36,9 @@ settings.register_profile(
 
 TESTS = Path(__file__).parent
 
-#: In which order two workers take tests: one begins with the cloud, the other with the unit tests.
-ORDER = ("functional/cloud", "unit", "component", "functional", "figures", "benchmarks")
+#: In which order two workers take tests: one begins with the cloud, the other with the unit tests.  Files that take
+#: minutes come before those that take seconds, so that at the end neither worker waits long for the other.
+ORDER = ("functional/cloud", "unit", "figures", "functional/compute", "functional", "component", "benchmarks")
 #: Directories whose tests share servers, a hypervisor or a cloud: one worker runs them all.
 SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
 #: Files and directories that take long; elsewhere single tests are marked.
