@@ -1,6 +1,7 @@
 import pytest
 
 from fpga_pool.model.exceptions import ServiceUnavailable
+from support import waiting
 from support.waiting import wait_until
 
 
@@ -13,3 +14,27 @@ def test_what_is_found_is_returned_after_looks_that_find_nothing():
 def test_a_wait_in_vain_says_for_what():
     with pytest.raises(ServiceUnavailable, match="not within 0 s: pigs fly"):
         wait_until(lambda: False, "pigs fly", 0)
+
+
+def test_looks_take_a_fifth_of_the_time_at_most(monkeypatch):
+    class Clock:
+        now_s, pauses_s = 0.0, []
+
+        def monotonic(self):
+            return self.now_s
+
+        def sleep(self, pause_s):
+            self.now_s += pause_s
+            self.pauses_s.append(pause_s)
+
+    clock = Clock()
+    monkeypatch.setattr(waiting, "time", clock)
+
+    def look(took_s):
+        clock.now_s += took_s
+        return took_s == 0
+
+    # Looks of 1 ms, 100 ms and 3 s are followed by the least pause, four times as long a one, and the longest.
+    looks_s = iter([0.001, 0.1, 3.0, 0.0])
+    assert waiting.wait_until(lambda: look(next(looks_s)), "the last look")
+    assert clock.pauses_s == [0.05, pytest.approx(0.4), 2.0]
