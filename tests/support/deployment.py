@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fpga_pool.cli.admin.keys import create_key_pairs
 from fpga_pool.client import Client
 from fpga_pool.experiments.embedded import Options, config_text
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
@@ -142,29 +143,29 @@ class Deployment:
         return self
 
     def prepare(self) -> None:
-        """Do what an operator does before the first start."""
+        """Do what an operator does before the first start, for the most part without processes of their own."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._write("pool", self._common)
         for name, program in self._programs.items():
             self._write(name, program.options)
         keys = self.directory / "keys"
         if not keys.exists():
-            self.manage("keys", "create", "--directory", str(keys))
-        self.manage("db", "sync")
+            create_key_pairs(keys)
         self.manage("bitstreams", "stock", "--key", str(keys / "bitstreams.pem"))
-        self._enroll(self.hosts)
-
-    def _enroll(self, hosts: Sequence[str]) -> None:
-        """Give agents the codes with which the pool accepts them, unless it knows them."""
         with contextlib.closing(Store(self._common["database"]["connection"])) as store:  # type: ignore[arg-type]
-            known = {one.host for one in store.enrolments() if one.key}
-            for name in hosts:
-                options = self._programs[name].options
-                host = str(options["agent"]["host"])
-                if host not in known:  # of two agents with one name the first is enrolled
-                    known.add(host)
-                    code = invite(store, host, time.time())
-                    self._write(name, _merged(options, {"agent": {"enrolment_code": code}}))
+            store.migrate()
+            self._enroll(store, self.hosts)
+
+    def _enroll(self, store: Store, hosts: Sequence[str]) -> None:
+        """Give agents the codes with which the pool accepts them, unless it knows them."""
+        known = {one.host for one in store.enrolments() if one.key}
+        for name in hosts:
+            options = self._programs[name].options
+            host = str(options["agent"]["host"])
+            if host not in known:  # of two agents with one name the first is enrolled
+                known.add(host)
+                code = invite(store, host, time.time())
+                self._write(name, _merged(options, {"agent": {"enrolment_code": code}}))
 
     def identity(self, role: Role, name: str) -> Identity:
         """Return a caller with the key of a role."""
