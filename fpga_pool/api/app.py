@@ -7,7 +7,7 @@ from typing import Any, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
-from flask import Flask, Response, g, jsonify, request
+from flask import Flask, Response, current_app, g, jsonify, request
 from flask.typing import ResponseReturnValue
 from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
 from oslo_policy.policy import Enforcer
@@ -20,6 +20,8 @@ from fpga_pool.api.operations import OPERATIONS, Call, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS
 from fpga_pool.api.policies import OTHERS, authorize, default_enforcer, rule_name
 from fpga_pool.api.server import is_loopback
+from fpga_pool.metrics import table
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import from_body, hints_of, read
 from fpga_pool.model.rest import rest_type
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -30,6 +32,10 @@ LOG = logging.getLogger(__name__)
 #: Enough for the largest batch that is accepted several times over, so that a larger one learns by how much.
 MAX_BODY_BYTES = 32 * 2**20
 
+_INSTRUMENTS = "fpga_pool_instruments"
+#: Operation of a request that no route fits.
+_NO_OPERATION = "unknown"
+
 
 def create_app(
     scheduler: SchedulerAPI,
@@ -38,17 +44,19 @@ def create_app(
     max_body_bytes: int = MAX_BODY_BYTES,
     enforcer: Enforcer | None = None,
     keystone: bool = False,
+    instruments: Instruments | None = None,
 ) -> Flask:
     """Return the API of the pool that `scheduler` runs.
 
     `enforcer` has the rules of the policy (None: the default ones).  With `keystone`, the middleware in front of the
-    application has checked the caller's token; otherwise the headers are believed.
+    application has checked the caller's token; otherwise the headers are believed.  `instruments` count requests.
     """
     app = Flask("fpga_pool.api", static_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=max_body_bytes, MAX_BATCH_JOBS=max_batch_jobs, KEYSTONE=keystone)
     # Lists are in the order of the pool, objects in that of their views.
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
+    app.extensions[_INSTRUMENTS] = instruments or Instruments()
     context.provide_scheduler(app, scheduler)
     errors.handle_errors(app)
     app.before_request(_note_start)
@@ -138,8 +146,18 @@ def _require_loopback_name() -> None:
 def _log(response: Response) -> Response:
     """Log changes at INFO and reads at DEBUG.  The request id of the line is also in the response."""
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
-    took_ms = 1000 * (time.monotonic() - g.begin_s)
-    LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, took_ms)
+    took_s = time.monotonic() - g.begin_s
+    LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, 1000 * took_s)
+    _count(response.status_code, took_s)
     response.headers[HTTP_RESP_HEADER_REQUEST_ID] = context.request_id()
     versions.state_version(response)
     return response
+
+
+def _count(status: int, took_s: float) -> None:
+    instruments: Instruments = current_app.extensions[_INSTRUMENTS]
+    operation = request.url_rule.endpoint if request.url_rule is not None else _NO_OPERATION
+    instruments.count(table.REQUESTS, operation, str(status))
+    instruments.observe(table.REQUEST_TIME, took_s, operation)
+    if "error_code" in g:
+        instruments.count(table.API_ERRORS, g.error_code)

@@ -2,7 +2,7 @@
 
 import logging
 
-from flask import Flask, Response, jsonify
+from flask import Flask, Response, g, jsonify
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
@@ -75,6 +75,7 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
 
 def _body(code: str, detail: str, status: int) -> tuple[Response, int]:
     """Return the body of errors that OpenStack's guideline describes."""
+    g.error_code = code
     title = HTTP_STATUS_CODES.get(status, "Unknown error")
     error = {"code": code, "status": status, "title": title, "detail": detail, "request_id": request_id()}
     return jsonify({"errors": [error]}), status

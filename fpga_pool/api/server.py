@@ -1,4 +1,4 @@
-"""The HTTP server of the API, in its own threads."""
+"""The HTTP server of the API, in its own threads; metrics are served by the same one."""
 
 import ipaddress
 import logging
@@ -52,11 +52,77 @@ class _Server(wsgi.Server):
         self._connections = self.reception = Reception(self, self._limits)
 
 
-class ApiServer:
+class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
-    An application that does not authenticate is served on a loopback address only.
+    `name` is for the log, `port_option` for errors; `threads` are the answering ones, at the start and at most; within
+    `tick_s` the server notices that it has to end.
     """
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        host: str,
+        port: int,
+        limits: ReceptionLimits | None = None,
+        *,
+        name: str,
+        port_option: str,
+        threads: tuple[int, int],
+        tick_s: float = _TICK_S,
+    ) -> None:
+        self._name, self._port_option = name, port_option
+        self._server = _Server(
+            limits or ReceptionLimits(),
+            (host, port),
+            app,
+            numthreads=threads[0],
+            max=threads[1],
+            request_queue_size=_BACKLOG,
+            timeout=_TIMEOUT_S,
+            server_name="fpga_pool",
+        )
+        self._server.expiration_interval = tick_s
+        self._server.error_log = _log  # type: ignore[method-assign]
+        self._bound = False
+        self._thread = threading.Thread(target=self._server.serve, name=name, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once started."""
+        host, port = self._server.bind_addr[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def bind(self) -> None:
+        """Take the address, so that connections queue until `start`; OSError if it is in use."""
+        try:
+            self._server.prepare()
+        except OSError as error:
+            host, port = self._server.bind_addr[:2]
+            raise OSError(f"{self._port_option}: {host} port {port} is in use or cannot be bound: {error}") from error
+        self._bound = True
+
+    def start(self) -> str:
+        """Listen and serve; return the URL, or raise OSError if the address cannot be bound."""
+        if not self._bound:
+            self.bind()
+        self._thread.start()
+        LOG.info("%s: listening on %s", self._name, self.url)
+        return self.url
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let requests under way end and close."""
+        self._server.shutdown_timeout = timeout_s
+        self._server.stop()
+        if self._thread.ident is None:  # bound and never started
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise ServiceUnavailable(f"{self._name}: did not stop within {timeout_s:g} s")
+
+
+class ApiServer(HttpServer):
+    """Serves the API; one that does not authenticate, on a loopback address only."""
 
     def __init__(
         self,
@@ -72,53 +138,9 @@ class ApiServer:
                 f"[api] host: {host!r} is refused because without authentication the API listens on loopback only; "
                 "expected 127.0.0.1, ::1 or localhost"
             )
-        self._server = _Server(
-            limits or ReceptionLimits(),
-            (host, port),
-            app,
-            numthreads=_THREADS,
-            max=_MAX_THREADS,
-            request_queue_size=_BACKLOG,
-            timeout=_TIMEOUT_S,
-            server_name="fpga_pool",
+        super().__init__(
+            app, host, port, limits, name="API", port_option="[api] port", threads=(_THREADS, _MAX_THREADS)
         )
-        self._server.expiration_interval = _TICK_S
-        self._server.error_log = _log  # type: ignore[method-assign]
-        self._bound = False
-        self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
-
-    @property
-    def url(self) -> str:
-        """Where it listens, once started."""
-        host, port = self._server.bind_addr[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-    def bind(self) -> None:
-        """Take the address, so that connections queue until `start`; OSError if it is in use."""
-        try:
-            self._server.prepare()
-        except OSError as error:
-            host, port = self._server.bind_addr[:2]
-            raise OSError(f"[api] port: {host} port {port} is in use or cannot be bound: {error}") from error
-        self._bound = True
-
-    def start(self) -> str:
-        """Listen and serve; return the URL, or raise OSError if the address cannot be bound."""
-        if not self._bound:
-            self.bind()
-        self._thread.start()
-        LOG.info("API listens on %s", self.url)
-        return self.url
-
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """Let requests under way end and close."""
-        self._server.shutdown_timeout = timeout_s
-        self._server.stop()
-        if self._thread.ident is None:  # bound and never started
-            return
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            raise ServiceUnavailable(f"the API did not stop within {timeout_s:g} s")
 
 
 def _log(msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:

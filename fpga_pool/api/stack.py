@@ -16,6 +16,7 @@ from fpga_pool.api import versions
 from fpga_pool.api.app import create_app
 from fpga_pool.api.policies import make_enforcer
 from fpga_pool.conf.catalogue import private_key
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -43,11 +44,17 @@ def api_identity(conf: cfg.ConfigOpts) -> Identity:
     return Identity(Role.API, socket.gethostname(), private_key("[api] key", conf.api.key))
 
 
-def make_application(conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool) -> WSGIApplication:
+def make_application(
+    conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool, instruments: Instruments | None = None
+) -> WSGIApplication:
     """Return the application of this configuration; without `keystone` it must listen on loopback only."""
     set_defaults(conf)
     app = create_app(
-        scheduler, max_batch_jobs=conf.scheduler.max_batch_jobs, enforcer=make_enforcer(conf), keystone=keystone
+        scheduler,
+        max_batch_jobs=conf.scheduler.max_batch_jobs,
+        enforcer=make_enforcer(conf),
+        keystone=keystone,
+        instruments=instruments,
     )
     inner: WSGIApplication = app.wsgi_app
     if keystone:

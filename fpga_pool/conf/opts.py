@@ -4,7 +4,7 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from fpga_pool.conf import agent, api, catalogue, notifications, scheduler, standalone
+from fpga_pool.conf import agent, api, catalogue, metrics, notifications, scheduler, standalone
 from fpga_pool.conf.drivers import runner_libvirt, runner_nova, runner_simulated, simulated, tc, tiers
 from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
@@ -14,6 +14,7 @@ GROUPS: tuple[ModuleType, ...] = (
     agent,
     api,
     catalogue,
+    metrics,
     notifications,
     simulated,
     tc,

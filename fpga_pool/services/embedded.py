@@ -21,6 +21,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary, load_or_create_s
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Board
 from fpga_pool.model.exceptions import LateMessage
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
@@ -60,8 +61,9 @@ class _Keys:
 class StandalonePool:
     """One embedded pool on one state directory.  `start` and `stop` are called once each."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, instruments: Instruments | None = None) -> None:
         self._conf = conf
+        self._instruments = instruments or Instruments()
         self._state_dir = Path(conf.standalone.state_dir)
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = exclusive(
@@ -95,6 +97,7 @@ class StandalonePool:
             load_policy("gang", conf.scheduler.gang_policy, conf),
             load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
+            self._instruments,
         )
         self._agent_gate = agent_gate([keys.tokens.public_key()])
         #: By host, the scheduler as its agent calls it.
@@ -173,6 +176,7 @@ class StandalonePool:
             ssl_context,
             cpu=CpuWorkers.from_conf(conf, self.catalogue) if responds else None,
             runner=runner(conf, settings, self._clock),
+            instruments=self._instruments,
         )
 
     def _enrolled(self, settings: AgentSettings) -> SchedulerAPI:

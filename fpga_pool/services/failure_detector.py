@@ -9,7 +9,7 @@ from fpga_pool.services.clock import Clock
 
 
 class FailureDetector:
-    """Watches named things, each by a value that changes while it lives; for one thread."""
+    """Watches named things, each by a value that changes while it lives; one thread notes them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,6 +23,11 @@ class FailureDetector:
             name: before[name] if name in before and before[name][0] == value else (value, now_s)
             for name, value in values.items()
         }
+        return self.ages()
+
+    def ages(self) -> dict[str, float]:
+        """Return for how many seconds each value has not changed, as far as was observed; any thread may ask."""
+        now_s = self._clock()
         return {name: now_s - since_s for name, (_, since_s) in self._seen.items()}
 
     @property
@@ -32,4 +37,4 @@ class FailureDetector:
 
     def restart(self) -> None:
         """Count from now: nothing could be seen meanwhile."""
-        self._seen.clear()
+        self._seen = {}

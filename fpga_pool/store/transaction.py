@@ -6,7 +6,7 @@ and a batch, which jobs of other shards may be counted in, is locked when it is 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, delete
 
@@ -29,6 +29,8 @@ ROWS_PER_CALL = 1000
 CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
 
+T = TypeVar("T")
+
 #: Value returned to a reader for a shard that it did not request.
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
 
@@ -46,6 +48,8 @@ class SqlTransaction(Reads):
         #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
         #: stored.
         self._saved: dict[type, dict[str, Any]] = {}
+        #: By class and key, what was saved at any time, as it was before this transaction.
+        self._before: dict[type, dict[str, Any]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
@@ -104,10 +108,16 @@ class SqlTransaction(Reads):
             self._changed.setdefault(cls, set()).add(key)
         self._known[cls, key] = changed(thing, generation=thing.generation + 1)
         self._saved.setdefault(cls, {}).setdefault(key, known)
+        self._before.setdefault(cls, {}).setdefault(key, known)
         if isinstance(thing, Lease):
             self._touch(thing.slot)
         elif isinstance(thing, Job):
             self.changed_batches.add(thing.batch_uuid)
+
+    def changes(self, cls: type[T]) -> Iterator[tuple[T, T]]:
+        """Yield each object of a class that was saved, as it was before this transaction and as it is now."""
+        for key, before in self._before.get(cls, {}).items():
+            yield before, cast("T", self._known[cls, key])
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""

@@ -9,6 +9,8 @@ from fpga_pool.client import JobSpec
 from fpga_pool.drivers.slots.functions.registry import function_model
 from fpga_pool.model.objects.pool import BatchState, LeaseState
 from fpga_pool.store.store import Store
+from support.scraping import Scrape
+from support.servers.server import free_port
 
 
 @pytest.fixture
@@ -48,10 +50,21 @@ def processes_of(directory: Path) -> list[str]:
 def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
     deployment, rabbitmq, mariadb_url, work, tmp_path
 ):
-    pool = deployment(rabbitmq.url, mariadb_url, agents=2)
+    ports = {name: free_port() for name in ("scheduler-1", "node-1", "node-2", "api")}
+    kinds = dict(zip(ports, ("scheduler", "agent", "agent", "api"), strict=True))
+    own = {name: {"metrics": {"enabled": True, f"{kinds[name]}_port": port}} for name, port in ports.items()}
+    pool = deployment(rabbitmq.url, mariadb_url, agents=2, own=own)
     outcome = pool.client().run_jobs(work, output_dir=tmp_path / "out")
     assert outcome.batch.state is BatchState.COMPLETED
     assert [digest(job.result.read_bytes()) for job in outcome.jobs] == [expected(job, tmp_path) for job in work]
+
+    scraped = {name: Scrape(f"http://127.0.0.1:{port}/metrics") for name, port in ports.items()}
+    assert scraped["scheduler-1"].total("fpga_pool_jobs_ended_total", state="COMPLETED") == len(work)
+    assert scraped["scheduler-1"].total("fpga_pool_slots") == len(pool.client().slots())
+    received_bytes = [scraped[name].total("fpga_pool_agent_received_bytes_total") for name in ("node-1", "node-2")]
+    assert sum(received_bytes) == sum(job.source.stat().st_size for job in work)
+    assert scraped["api"].total("fpga_pool_api_requests_total", status="201") >= 1
+    assert [one.total("fpga_pool_scrape_errors_total") for one in scraped.values()] == [0.0] * 4
 
     assert [pool.terminate(name) for name in ("node-1", "node-2", "api", "scheduler-1")] == [0, 0, 0, 0]
     assert processes_of(pool.directory) == []

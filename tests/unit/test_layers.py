@@ -18,7 +18,7 @@ PACKAGE = "fpga_pool"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
     frozenset({"guest", "model"}),
-    frozenset({"conf", "transfer", "drivers", "placement", "rpc", "sim", "store"}),
+    frozenset({"conf", "drivers", "metrics", "placement", "rpc", "sim", "store", "transfer"}),
     frozenset({"client", "services"}),
     frozenset({"api", "cli", "experiments", "nova_plugin", "osc", "web", "wsgi"}),
 )
@@ -38,6 +38,7 @@ CONFINED: dict[str, frozenset[str]] = {
     "keystonemiddleware": frozenset({"api"}),
     "oslo_middleware": frozenset({"api"}),
     "oslo_policy": frozenset({"api"}),
+    "prometheus_client": frozenset({"metrics"}),
     "osc_lib": frozenset({"osc"}),
     "sqlalchemy": frozenset({"store"}),
     # Of the tests; not installed.

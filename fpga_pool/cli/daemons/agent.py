@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps
 from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_keys, state_directory
@@ -52,6 +53,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         identity = agent_identity(settings)
         scheduler = SchedulerAPI(messages, identity)
         clock = SteadyClock()
+        metrics = instruments(conf)
         service = AgentService(
             settings,
             driver,
@@ -63,7 +65,9 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             egress_driver(conf),
             CpuWorkers.from_conf(conf, catalogue),
             runner(conf, settings, clock),
+            instruments=metrics,
         )
+        serve_metrics(conf, "agent", metrics, ends)
         tiered = tiers(conf, settings)
         endpoints = [AgentEndpoint(service), *([TierEndpoint(tiered)] if tiered is not None else [])]
         commands = Commands(

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import api_identity, make_application
+from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.api import KEYSTONE
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -22,7 +23,9 @@ def api(conf: cfg.ConfigOpts) -> Iterator[str]:
         messages = transport(conf)
         ends.callback(end_messages, [messages.cleanup])
         keystone = conf.api.auth_strategy == KEYSTONE
-        app = make_application(conf, SchedulerAPI(messages, identity), keystone=keystone)
+        metrics = instruments(conf)
+        app = make_application(conf, SchedulerAPI(messages, identity), keystone=keystone, instruments=metrics)
+        serve_metrics(conf, "api", metrics, ends)
         listening = ApiServer(app, conf.api.host, conf.api.port, authenticates=keystone)
         url = listening.start()
         ends.callback(attempt, [listening.stop])

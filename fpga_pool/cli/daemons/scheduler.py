@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from oslo_config import cfg
 
+from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
@@ -56,6 +57,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         with store.reading() as tx:
             check_functions_in_use(tx.leases(), catalogue)
         messages = transport(conf)
+        metrics = instruments(conf)
         service = SchedulerService(
             scheduler_settings(conf, name),
             store,
@@ -70,7 +72,9 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             load_policy("gang", conf.scheduler.gang_policy, conf),
             load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
+            metrics,
         )
+        serve_metrics(conf, "scheduler", metrics, ends)
         endpoints = [SchedulerEndpoint(service)]
         gate = Gate(service.keys, SCHEDULER_METHODS)
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals)

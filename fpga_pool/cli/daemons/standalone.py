@@ -12,6 +12,7 @@ from oslo_log import log
 
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
+from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -37,11 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        pool = StandalonePool(conf)
-        app = make_application(conf, pool.scheduler_api, keystone=False)
+        metrics = instruments(conf)
+        pool = StandalonePool(conf, metrics)
+        app = make_application(conf, pool.scheduler_api, keystone=False, instruments=metrics)
         api = ApiServer(app, conf.api.host, conf.api.port)
         with contextlib.ExitStack() as running:
             api.bind()
+            serve_metrics(conf, "standalone", metrics, running)
             running.callback(pool.stop)
             running.callback(api.stop)
             pool.start()

@@ -15,6 +15,7 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
@@ -28,6 +29,7 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.gatherer import Gatherer
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.metrics import agent_samples
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
@@ -68,6 +70,7 @@ class AgentService:
         cpu: SlotDriver | None = None,
         runner: Runner | None = None,
         peer_tls: ssl.SSLContext | None = None,
+        instruments: Instruments | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -98,6 +101,8 @@ class AgentService:
             ingress_bps=settings.ingress_bps,
             clock=clock,
         )
+        instruments = instruments or Instruments()
+        instruments.read(lambda: agent_samples(self))
         _remove_scratch(settings.state_dir / "scratch")
         self._port = settings.data_port
         self._tls = ssl_context is not None
@@ -112,6 +117,7 @@ class AgentService:
                 library,
                 self.jobs,
                 settings.state_dir / "scratch",
+                instruments,
             )
             for cards in drivers
             for card in cards.inventory()
@@ -132,6 +138,8 @@ class AgentService:
         #: only that agent gets commands.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
+        #: When a heartbeat was accepted last, by the monotonic clock.
+        self._accepted_s = time.monotonic()
         self.jobs.on_report = self._reporting.wake
         self._ganging = self._gang_loop()
         self._call_took_s = 0.0
@@ -230,6 +238,19 @@ class AgentService:
         """Return what the data port counted."""
         return self._server.counters()
 
+    def observed_slots(self) -> tuple[ObservedSlot, ...]:
+        """Return the slots as they are now."""
+        with self.jobs.changed:
+            return self._machine.observed_slots()
+
+    def heartbeat_age_s(self) -> float:
+        """Return the time since a heartbeat was accepted, or since this agent was made."""
+        return time.monotonic() - self._accepted_s
+
+    def unreported(self) -> int:
+        """Return how many reports wait in the journal."""
+        return self._journal.unreported()
+
     def heartbeat(self) -> Heartbeat:
         """Return the full observed state of this host, all of it at one moment."""
         with self.jobs.changed:
@@ -274,6 +295,7 @@ class AgentService:
                 asked_at = self._clock()
                 reported_at = self._scheduler.heartbeat(self.heartbeat())
                 self._clock.agree(reported_at, asked_at, self._clock())
+            self._accepted_s = time.monotonic()
             self._tidy_up()  # nothing expires by an unconfirmed clock
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)

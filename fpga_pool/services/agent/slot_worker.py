@@ -12,6 +12,8 @@ from pathlib import Path
 
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.metrics import table
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import HeldJob
@@ -42,6 +44,9 @@ STOP_S = 5.0
 
 Attempt = tuple[str, int]
 
+#: How the metrics name the outcome of a load.
+_OUTCOMES = {e.Loaded: "loaded", e.LoadFailed: "failed", e.LoadRefused: "refused"}
+
 
 class SlotWorker:
     """Executes the machine's instructions for one slot and reports the outcomes to it."""
@@ -56,8 +61,10 @@ class SlotWorker:
         library: BitstreamLibrary,
         shell: AgentShell,
         scratch: Path,
+        instruments: Instruments,
     ) -> None:
         self.name = name
+        self._instruments = instruments
         self.address = address
         self._board = board
         self._kind = kind
@@ -193,6 +200,14 @@ class SlotWorker:
     # Loading, scrubbing, looking --------------------------------------------------------------------------------
 
     def _load(self, function: str) -> e.SlotEvent:
+        began_s = time.monotonic()
+        event = self._load_bitstream(function)
+        self._instruments.count(table.LOADS, function, _OUTCOMES[type(event)])
+        if isinstance(event, e.Loaded):
+            self._instruments.observe(table.LOAD_TIME, time.monotonic() - began_s, function)
+        return event
+
+    def _load_bitstream(self, function: str) -> e.Loaded | e.LoadFailed | e.LoadRefused:
         try:
             bitstream = self._library.read(function, self._board, self._kind)
             self._driver.load(self.address, bitstream)

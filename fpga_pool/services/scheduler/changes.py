@@ -1,5 +1,6 @@
 """Notifications of changed batches to waiting requests, and a snapshot of the pool in columns, kept in memory."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,8 @@ from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 
+LOG = logging.getLogger(__name__)
+
 #: How many may wait: each has a thread of the server, which must go on answering.
 WAITING = 24
 #: What other schedulers change is seen within this.
@@ -18,9 +21,13 @@ LOOK_S = 0.5
 
 
 class Changes:
-    """Notifies waiting requests that a job of their batch has changed; threads share it."""
+    """Notifies waiting requests that a job of their batch has changed; threads share it.
 
-    def __init__(self) -> None:
+    `observer` is given each committed transaction as well.
+    """
+
+    def __init__(self, observer: Callable[[SqlTransaction], object] = lambda _: None) -> None:
+        self._observer = observer
         self._lock = threading.Lock()
         #: By batch, the events of the waiting requests.
         self._watches: dict[str, set[threading.Event]] = {}
@@ -66,6 +73,10 @@ class Changes:
                 for batch_uuid in tx.changed_batches & self._watches.keys():
                     for watch in self._watches[batch_uuid]:
                         watch.set()
+            try:
+                self._observer(tx)
+            except Exception:  # what is committed must not look as if it were not
+                LOG.exception("a committed change was not counted")
 
         return transaction
 

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from fpga_pool.model.cycle import Transactions
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
 from fpga_pool.model.objects.pool import Shard
 from fpga_pool.model.rules.shared.families import AnyFamily, Families
@@ -42,9 +43,11 @@ class OwnedShard:
         interval_s: float,
         online_interval_s: float,
         clock: Clock,
+        transactions: Transactions,
         others: Sequence[Loop] = (),
     ) -> None:
         self.shard = shard
+        self._transactions = transactions
         self._store = store
         self._families = families
         self._outbox = outbox
@@ -97,6 +100,10 @@ class OwnedShard:
         """Forget how long hosts have been silent: nothing could be heard."""
         self._deaf = True
 
+    def heartbeat_age_s(self) -> float:
+        """Return the longest time since a heartbeat of a living host."""
+        return max(self._hosts.ages().values(), default=0.0)
+
     def _tick(self) -> bool:
         shard = self.shard
         with self._store.reading(shard.name) as reading:
@@ -112,7 +119,7 @@ class OwnedShard:
             self._hosts.restart()
             silent_s = {}
         try:
-            with self._store.transaction(shard.name, shard.owner, shard.epoch) as tx:
+            with self._transactions() as tx:
                 repairs = tick(tx, self._settings, now_s, silent_s)
         except StaleEpoch:
             return False  # the ownership learns of it by itself
@@ -160,6 +167,15 @@ class Ownership:
         """Return the shards that are owned here, by name."""
         with self._lock:
             return tuple(sorted(self._owned))
+
+    def lease_ages(self) -> dict[str, float]:
+        """Return for how many seconds the owner of each shard has not renewed it, as far as was observed."""
+        return self._shards.ages()
+
+    def heartbeat_ages(self) -> dict[str, float]:
+        """Return the longest time since a heartbeat of a living host, for each shard that is owned here."""
+        with self._lock:
+            return {name: owned.heartbeat_age_s() for name, owned in self._owned.items()}
 
     def step(self) -> bool:
         """Record a sign of life of this scheduler, and ensure that every shard has an owner."""

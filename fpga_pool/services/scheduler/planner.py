@@ -139,16 +139,18 @@ class Calibrator:
 
 
 class Planner:
-    """One step is one cycle."""
+    """One step is one cycle; `observer` is given the result of each that has asked its policy."""
 
-    def __init__(self, cycle: Cycle[Any, Any]) -> None:
+    def __init__(self, cycle: Cycle[Any, Any], observer: Callable[[CycleResult], None]) -> None:
         self._cycle = cycle
+        self._observer = observer
 
     def step(self) -> bool:
         """Run one cycle; return whether the next is to follow at once."""
         result = self._cycle.run()
         if result.policy is not None:
             log_cycle(result)
+            self._observer(result)
         return result.again
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
@@ -29,6 +30,7 @@ from fpga_pool.services.scheduler.changes import Changes, Snapshots
 from fpga_pool.services.scheduler.enrolment import KeyRing
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.instances import Departures, Instances
+from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
 from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
@@ -68,6 +70,7 @@ class SchedulerService:
         gangs: GangPolicy,
         tasks: TaskPolicy,
         placement: PlacementClient | None = None,
+        instruments: Instruments | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -77,11 +80,15 @@ class SchedulerService:
         self.refusals = Refusals()
         #: The keys of all processes that may call this scheduler.
         self.keys = KeyRing(store, {Role.SCHEDULER: [token_key.public_key()], **role_keys}, clock)
-        self.changes = Changes()
+        instruments = instruments or Instruments()
+        self._events = SchedulerEvents(instruments)
+        self.changes = Changes(self._events.committed)
         self.calibrator = Calibrator(store, catalogue, clock)
         self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
+        for reader in SchedulerState(store, self.snapshots, self.ownership, self.refusals, clock).readers():
+            instruments.read(reader)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
         #: None where there is no Placement to settle what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
@@ -190,7 +197,7 @@ class SchedulerService:
                 timer=time.monotonic,
                 rng=np.random.default_rng(settings.seed),
             )
-            return Planner(cycle)
+            return Planner(cycle, self._events.cycle)
 
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(
@@ -203,6 +210,7 @@ class SchedulerService:
             settings.interval_s,
             settings.online_interval_s,
             self.clock,
+            transactions,
             self._with_placement(shard),
         )
         owned.start()

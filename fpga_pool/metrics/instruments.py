@@ -1,0 +1,123 @@
+"""The metrics of one process: counted as things happen, or read from the process's state when they are scraped."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as Family
+
+from fpga_pool.metrics.table import LABELS, OTHER, SCRAPE_ERRORS, Kind, Metric
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A value at the time of a scrape, and the values of its labels in the order of the table."""
+
+    metric: Metric
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+Reader = Callable[[], Iterable[Sample]]
+
+
+class Instruments:
+    """Counts, observes and exports the metrics of a process; threads share it.
+
+    Parameters
+    ----------
+    max_projects
+        How many projects are told apart; the work of others is added up.
+
+    """
+
+    def __init__(self, max_projects: int = LABELS["project"].limit) -> None:
+        self._registry = CollectorRegistry()
+        self._limits = {name: label.limit for name, label in LABELS.items()} | {"project": max_projects}
+        self._values: dict[str, set[str]] = {name: set() for name in LABELS}
+        self._lock = threading.Lock()
+        self._recorded: dict[Metric, Any] = {}
+        self._readers: list[Reader] = []
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)  # type: ignore[arg-type]  # all that it needs is `collect`
+
+    def count(self, metric: Metric, *labels: str) -> None:
+        """Count one event."""
+        self._record(metric, labels).inc()
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add an observation to a histogram or summary."""
+        self._record(metric, labels).observe(value)
+
+    def read(self, reader: Reader) -> None:
+        """Have `reader` asked at every scrape; where it fails, the others answer all the same."""
+        self._readers.append(reader)
+
+    def application(self) -> WSGIApplication:
+        """Return the WSGI application that answers scrapes."""
+        app: WSGIApplication = make_wsgi_app(self._registry)
+        return app
+
+    def collect(self) -> Iterator[Family]:
+        """Read everything that is not recorded, for one scrape."""
+        found: dict[Metric, dict[tuple[str, ...], list[float]]] = {}
+        for reader in self._readers:
+            try:
+                samples = list(reader())
+            except Exception as error:
+                LOG.warning("metrics: some values could not be read: %s", error)
+                self.count(SCRAPE_ERRORS)
+                continue
+            for sample in samples:
+                labels = self._bounded(sample.metric, sample.labels)
+                found.setdefault(sample.metric, {}).setdefault(labels, []).append(sample.value)
+        for metric, values in found.items():
+            yield _family(metric, {labels: metric.merged(several) for labels, several in values.items()})
+
+    def _record(self, metric: Metric, labels: tuple[str, ...]) -> Any:
+        with self._lock:
+            made = self._recorded.get(metric)
+            if made is None:
+                made = self._recorded[metric] = _recorded(metric, self._registry)
+        return made.labels(*self._bounded(metric, labels)) if metric.labels else made
+
+    def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Return values of labels, and `other` for those beyond a label's limit: the first ones are told apart."""
+        with self._lock:
+            return tuple(self._one_of(name, value) for name, value in zip(metric.labels, values, strict=True))
+
+    def _one_of(self, label: str, value: str) -> str:
+        known = self._values[label]
+        if value not in known:
+            if len(known) >= self._limits[label]:
+                return OTHER
+            known.add(value)
+        return value
+
+
+def _recorded(metric: Metric, registry: CollectorRegistry) -> Any:
+    options: dict[str, Any] = {"labelnames": metric.labels, "registry": registry}
+    match metric.kind:
+        case Kind.COUNTER:
+            return Counter(metric.name, metric.help, **options)
+        case Kind.HISTOGRAM:
+            return Histogram(metric.name, metric.help, buckets=metric.buckets, **options)
+        case Kind.SUMMARY:
+            return Summary(metric.name, metric.help, **options)
+        case _:
+            raise ValueError(f"{metric.name}: a {metric.kind} is read at the scrape, not recorded")
+
+
+def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
+    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,35 @@
+"""Metrics of an agent: its state when it is scraped."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fpga_pool.metrics import table
+from fpga_pool.metrics.instruments import Sample
+from fpga_pool.model.agent.objects import Phase
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.transfer.session import REASONS
+
+if TYPE_CHECKING:
+    from fpga_pool.services.agent.service import AgentService
+
+#: Streams by event, as the data port counts them.
+_EVENTS = ("staged", "delivered")
+
+
+def agent_samples(agent: "AgentService") -> Iterator[Sample]:
+    """Read slots, jobs, journal and data port of an agent."""
+    states = Counter(slot.state for slot in agent.observed_slots())
+    phases = Counter(job.phase for job in agent.jobs.all())
+    streams = agent.counters()
+    yield from (Sample(table.AGENT_SLOTS, states[state], (state.value,)) for state in SlotState)
+    yield from (Sample(table.AGENT_JOBS, phases[phase], (phase.value,)) for phase in Phase)
+    yield Sample(table.AGENT_HEARTBEAT_AGE, agent.heartbeat_age_s())
+    yield Sample(table.UNSENT_REPORTS, agent.unreported())
+    yield Sample(table.CONNECTIONS, streams["connections"])
+    yield Sample(table.RECEIVED, streams["received_bytes"])
+    yield Sample(table.SENT, streams["sent_bytes"])
+    yield from (Sample(table.STREAMS, streams[event], (event,)) for event in _EVENTS)
+    yield from (Sample(table.REFUSED_STREAMS, streams[reason], (reason,)) for reason in sorted(REASONS))
+    for code, count in agent.refusals.counts().items():
+        yield Sample(table.REFUSED_COMMANDS, count, (code,))

@@ -1,0 +1,165 @@
+"""Metrics of a scheduler: events as they are committed, and its shards as they are when they are scraped."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+
+import numpy as np
+
+from fpga_pool.metrics import table
+from fpga_pool.metrics.instruments import Instruments, Sample
+from fpga_pool.model.cycle import CycleResult
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState
+from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.rpc.transport import Refusals
+from fpga_pool.services.clock import Clock
+from fpga_pool.services.scheduler.changes import Snapshots
+from fpga_pool.services.scheduler.ownership import Ownership
+from fpga_pool.store.open_work import OpenKind, open_work, undelivered
+from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
+
+_METRIC_OF = {OpenKind.JOB: table.JOBS, OpenKind.TASK: table.TASKS, OpenKind.GANG: table.GANGS}
+
+
+class SchedulerEvents:
+    """Counts what a scheduler has committed and decided."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self._instruments = instruments
+
+    def committed(self, tx: SqlTransaction) -> None:
+        """Count the changes of a transaction that was committed."""
+        for job, changed_job in tx.changes(Job):
+            self._job(job, changed_job)
+        for batch, changed_batch in tx.changes(Batch):
+            self._batch(batch, changed_batch)
+
+    def cycle(self, result: CycleResult) -> None:
+        """Count a planning cycle that has asked its policy."""
+        times = result.durations
+        steps = {
+            "snapshot": times.snapshot_s,
+            "decide": times.decide_s,
+            "commit": times.commit_s,
+            "dispatch": times.dispatch_s,
+        }
+        for step, seconds in steps.items():
+            self._instruments.observe(table.PLANNING, seconds, result.family, step)
+        for _ in result.failures:
+            self._instruments.count(table.POLICY_FAILURES, result.family)
+
+    def _job(self, before: Job, job: Job) -> None:
+        if before.started_at is None and job.started_at is not None:
+            self._instruments.observe(table.JOB_WAIT, job.started_at - job.created_at, job.project_id)
+        if before.state not in ENDED_JOBS and job.state in ENDED_JOBS:
+            # Its result is held for the client: for the pool it is complete.
+            state = JobState.COMPLETED if job.state is JobState.RESULT_HELD else job.state
+            self._instruments.count(table.JOBS_ENDED, state.value, job.function)
+            if job.state is JobState.FAILED:
+                self._instruments.count(table.JOB_ERRORS, job.error_code)
+
+    def _batch(self, before: Batch, batch: Batch) -> None:
+        if before.state is batch.state or batch.state is not BatchState.COMPLETED:
+            return
+        if batch.planned_makespan_s and batch.ended_at is not None and batch.dispatched_at is not None:
+            makespan_s = batch.ended_at - batch.dispatched_at
+            self._instruments.observe(table.MAKESPAN_RATIO, makespan_s / batch.planned_makespan_s, batch.policy)
+
+
+class SchedulerState:
+    """Reads the shards that a scheduler owns, for a scrape.
+
+    Hosts and slots come from the snapshot that the process keeps, ages from its failure detectors; the database is
+    asked for what has changed since, and for counts of work that has not ended.
+    """
+
+    def __init__(
+        self, store: Store, snapshots: Snapshots, ownership: Ownership, refusals: Refusals, clock: Clock
+    ) -> None:
+        self._store = store
+        self._snapshots = snapshots
+        self._ownership = ownership
+        self._refusals = refusals
+        self._clock = clock
+
+    def readers(self) -> list[Callable[[], Iterable[Sample]]]:
+        """Return what is read independently: one that fails leaves out its own values."""
+        return [self.pool, self.ownership, self.queue, self.refusals]
+
+    def pool(self) -> Iterator[Sample]:
+        """Read slots, cards and hosts."""
+        return pool_samples(self._snapshots.changed_after(None), self._ownership.shards())
+
+    def ownership(self) -> Iterator[Sample]:
+        """Read the ages of leases on shards and of heartbeats."""
+        owned = self._ownership.shards()
+        for shard, age_s in self._ownership.lease_ages().items():
+            yield Sample(table.LEASE_AGE, age_s, (shard,))
+            yield Sample(table.SHARD_OWNED, float(shard in owned), (shard,))
+        for shard, age_s in self._ownership.heartbeat_ages().items():
+            yield Sample(table.HEARTBEAT_AGE, age_s, (shard,))
+
+    def queue(self) -> Iterator[Sample]:
+        """Count the work that has not ended, and the commands on their way."""
+        owned = self._ownership.shards()
+        with self._store.reading() as tx:
+            found = {kind: open_work(tx.connection, kind, owned) for kind in OpenKind}
+            commands = dict(undelivered(tx.connection, owned))
+        now_s = self._clock()
+        for kind, counts in found.items():
+            for one in counts:
+                yield Sample(_METRIC_OF[kind], one.count, (one.project_id, one.state))
+                if kind is OpenKind.JOB and one.state == JobState.PENDING:
+                    yield Sample(table.OLDEST_WAIT, max(now_s - one.oldest_at, 0.0), (one.project_id,))
+        for shard in owned:
+            yield Sample(table.UNDELIVERED, commands.get(shard, 0), (shard,))
+
+    def refusals(self) -> Iterator[Sample]:
+        """Read how many messages were refused."""
+        for code, count in self._refusals.counts().items():
+            yield Sample(table.REFUSED_MESSAGES, count, (code,))
+
+
+def pool_samples(pool: PoolColumns, shards: Iterable[str]) -> Iterator[Sample]:
+    """Count the slots, cards and hosts of some shards in a whole snapshot."""
+    numbers = [pool.numbers[shard] for shard in shards if shard in pool.numbers]
+    mine = np.isin(pool.hosts["shard"], numbers)
+    alive = int(np.count_nonzero(pool.hosts["alive"][mine]))
+    yield Sample(table.HOSTS, alive, ("alive",))
+    yield Sample(table.HOSTS, int(np.count_nonzero(mine)) - alive, ("lost",))
+    ours = np.isin(pool.slots["shard"], numbers)
+    for words, count in _tally(pool, ours, "board", "state", "function").items():
+        yield Sample(table.SLOTS, count, words)
+    for (kind,), count in _tally(pool, ours, "lease").items():
+        if kind:
+            yield Sample(table.LEASED_SLOTS, count, (kind,))
+    for words, count in _cards(pool, ours).items():
+        yield Sample(table.CARDS, count, words)
+
+
+def _tally(pool: PoolColumns, rows: np.ndarray, *columns: str) -> Mapping[tuple[str, ...], int]:
+    """Return how often each combination of words occurs in some columns of some slots."""
+    values = np.stack([pool.slots[name][rows] for name in columns], axis=1)
+    found, counts = np.unique(values, axis=0, return_counts=True)
+    return {
+        tuple(pool.words[number] for number in numbers): int(count)
+        for numbers, count in zip(found.tolist(), counts.tolist(), strict=True)
+    }
+
+
+def _cards(pool: PoolColumns, rows: np.ndarray) -> Mapping[tuple[str, str], int]:
+    """Return the number of cards by board and state; a card is in service while one of its slots is."""
+    slots = pool.slots
+    names = np.stack([slots["host"][rows], slots["card"][rows]], axis=1)
+    cards, first, card_of = np.unique(names, axis=0, return_index=True, return_inverse=True)
+    usable = np.bincount(card_of.ravel(), weights=pool.in_service[rows], minlength=len(cards)) > 0
+    alive = pool.hosts["alive"][pool.slot_host[rows][first]] == 1
+    boards = slots["board"][rows][first]
+    counts: Counter[tuple[str, str]] = Counter(
+        dict.fromkeys(product({pool.words[board] for board in boards.tolist()}, ("in_service", "out_of_service")), 0)
+    )
+    for board, is_usable, is_alive in zip(boards.tolist(), usable.tolist(), alive.tolist(), strict=True):
+        state = ("in_service" if is_usable else "out_of_service") if is_alive else "unreachable"
+        counts[pool.words[board], state] += 1
+    return counts

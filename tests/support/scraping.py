@@ -1,0 +1,28 @@
+"""Metrics as Prometheus reads them."""
+
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+TIMEOUT_S = 60.0
+
+
+class Scrape:
+    """The answer of one scrape."""
+
+    def __init__(self, url: str) -> None:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            self.text = answer.read().decode()
+        self._samples = [sample for family in text_string_to_metric_families(self.text) for sample in family.samples]
+        self.names = {sample.name for sample in self._samples}
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of the values that have these labels."""
+        return sum(
+            sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def values(self, name: str, label: str) -> dict[str, float]:
+        """Return the sum of the values for each value of a label."""
+        found = {sample.labels[label] for sample in self._samples if sample.name == name}
+        return {value: self.total(name, **{label: value}) for value in found}
