@@ -11,7 +11,14 @@ author = "fpga_pool contributors"
 project_copyright = "fpga_pool contributors"
 version = release = distribution(project).version
 
-extensions = ["openstackdocstheme", "oslo_config.sphinxext", "oslo_policy.sphinxext", "rest_api", "transitions"]
+extensions = [
+    "openstackdocstheme",
+    "oslo_config.sphinxext",
+    "oslo_policy.sphinxext",
+    "metrics",
+    "rest_api",
+    "transitions",
+]
 html_theme = "openstackdocs"
 # The theme would otherwise look for the project on opendev.org.
 openstackdocs_auto_name = False

@@ -46,7 +46,7 @@ class Instruments:
         self._recorded: dict[Metric, Any] = {}
         self._readers: list[Reader] = []
         ProcessCollector(registry=self._registry)
-        self._registry.register(self)  # type: ignore[arg-type]  # all that it needs is `collect`
+        self._registry.register(self)
 
     def count(self, metric: Metric, *labels: str) -> None:
         """Count one event."""

@@ -62,7 +62,7 @@ LABELS = {
     "board": Label(meaning="board type of the card, from the catalogue", limit=50),
     "code": Label(meaning="stable code of the error, or reason of the refusal", limit=100),
     "event": Label(meaning="an input was staged, or a result delivered", limit=10),
-    "family": Label(meaning="family of work: batches, online, gangs, pipelines or tasks", limit=10),
+    "family": Label(meaning="family of work: batch, online, gang, pipeline or task", limit=10),
     "function": Label(meaning="function of the catalogue; empty where none is loaded", limit=200),
     "kind": Label(meaning="holder of the lease: instance, pool, task or gang", limit=10),
     "operation": Label(meaning="operation of the REST API, as in its OpenAPI document", limit=150),

@@ -18,7 +18,8 @@ from oslo_config import cfg
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.model.objects.pool import Host, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.metrics.instruments import Instruments
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -27,10 +28,11 @@ from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.identity import Gate, Identity
 from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.changes import Snapshots
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.metrics import SchedulerState
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
@@ -144,6 +146,67 @@ def test_parts(database):
         known, took_ms = timed(lambda old, plain: old.merged(PoolColumns.from_plain(plain)), known, told)
         times_ms[f"asker, {CHANGED} changed"].append(took_ms)
     show(f"{name}, no messages", times_ms)
+
+
+class Owner:
+    """Owns the only shard."""
+
+    def shards(self):
+        return (SHARD,)
+
+    def lease_ages(self):
+        return {SHARD: 0.5}
+
+    def heartbeat_ages(self):
+        return {SHARD: 0.5}
+
+
+def test_scrape(database):
+    """A scrape of a scheduler's metrics, without HTTP: 20,000 jobs of 200 projects wait, and 50,000 have ended."""
+    name, store = database
+    slots = fill(store)
+    fill_with_jobs(store)
+    instruments = Instruments()
+    for reader in SchedulerState(store, Snapshots(store, SteadyClock()), Owner(), Refusals(), SteadyClock()).readers():
+        instruments.read(reader)
+    answer = instruments.application()
+
+    def scrape():
+        return b"".join(answer({"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}, lambda *_: None))
+
+    times_ms = {"first": [timed(scrape)[1]], f"{CHANGED} changed": []}
+    for turn in range(ROUNDS):
+        change(store, some_of(slots, turn))
+        text, took_ms = timed(scrape)
+        times_ms[f"{CHANGED} changed"].append(took_ms)
+    assert text.count(b"fpga_pool_jobs{") == 200
+    assert b"fpga_pool_scrape_errors_total" not in text
+    show(f"{name}, scrape of {len(text)} bytes", times_ms)
+
+
+def fill_with_jobs(store):
+    """Store batches of 100 jobs, of 200 projects."""
+    known = {"user_id": "u", "name": "", "created_at": time.time()}
+    with store.transaction(SHARD) as tx:
+        for number in range(700):
+            whose = {"project_id": f"{number % 200:032d}"}
+            state = "PENDING" if number < 200 else "COMPLETED"
+            batch = Batch(uuid=str(uuid.uuid4()), policy="ect", jobs=100, state=BatchState(state), **known, **whose)
+            jobs = [
+                Job(
+                    uuid=str(uuid.uuid4()),
+                    batch_uuid=batch.uuid,
+                    index=index,
+                    function="aes",
+                    requester="compute-0001.example.org",
+                    input_bytes=1000,
+                    state=JobState(state),
+                    **known,
+                    **whose,
+                )
+                for index in range(100)
+            ]
+            tx.add(batch, *jobs)
 
 
 def test_embedded(embedded):

@@ -1,8 +1,11 @@
 """Metrics as Prometheus reads them."""
 
 import urllib.request
+from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from fpga_pool.metrics.instruments import Instruments
 
 TIMEOUT_S = 60.0
 
@@ -26,3 +29,17 @@ class Scrape:
         """Return the sum of the values for each value of a label."""
         found = {sample.labels[label] for sample in self._samples if sample.name == name}
         return {value: self.total(name, **{label: value}) for value in found}
+
+
+def values_of(instruments: Instruments) -> dict[tuple[str, ...], float]:
+    """Return the values of a scrape by name and values of labels, these in the order of their names."""
+    body = b"".join(instruments.application()({"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}, _start_response))
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def _start_response(*_: object) -> Callable[[bytes], object]:
+    return lambda _: None

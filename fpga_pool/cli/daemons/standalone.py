@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = make_application(conf, pool.scheduler_api, keystone=False, instruments=metrics)
         api = ApiServer(app, conf.api.host, conf.api.port)
         with contextlib.ExitStack() as running:
-            api.bind()
             serve_metrics(conf, "standalone", metrics, running)
+            api.bind()
             running.callback(pool.stop)
             running.callback(api.stop)
             pool.start()

@@ -9,7 +9,7 @@ import numpy as np
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments, Sample
 from fpga_pool.model.cycle import CycleResult
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, LeaseKind
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.transport import Refusals
 from fpga_pool.services.clock import Clock
@@ -131,9 +131,9 @@ def pool_samples(pool: PoolColumns, shards: Iterable[str]) -> Iterator[Sample]:
     ours = np.isin(pool.slots["shard"], numbers)
     for words, count in _tally(pool, ours, "board", "state", "function").items():
         yield Sample(table.SLOTS, count, words)
-    for (kind,), count in _tally(pool, ours, "lease").items():
-        if kind:
-            yield Sample(table.LEASED_SLOTS, count, (kind,))
+    leases = _tally(pool, ours, "lease")
+    for kind in LeaseKind:
+        yield Sample(table.LEASED_SLOTS, leases.get((kind.value,), 0), (kind.value,))
     for words, count in _cards(pool, ours).items():
         yield Sample(table.CARDS, count, words)
 

@@ -80,15 +80,15 @@ class SchedulerService:
         self.refusals = Refusals()
         #: The keys of all processes that may call this scheduler.
         self.keys = KeyRing(store, {Role.SCHEDULER: [token_key.public_key()], **role_keys}, clock)
-        instruments = instruments or Instruments()
-        self._events = SchedulerEvents(instruments)
+        self.instruments = instruments or Instruments()
+        self._events = SchedulerEvents(self.instruments)
         self.changes = Changes(self._events.committed)
         self.calibrator = Calibrator(store, catalogue, clock)
         self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
         for reader in SchedulerState(store, self.snapshots, self.ownership, self.refusals, clock).readers():
-            instruments.read(reader)
+            self.instruments.read(reader)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
         #: None where there is no Placement to settle what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)

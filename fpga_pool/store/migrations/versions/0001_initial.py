@@ -199,7 +199,7 @@ def _create_jobs() -> None:
         ),
         **TABLE_OPTIONS,
     )
-    op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard"])
+    op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
     op.create_index("ix_jobs_newest_of_project", "jobs", ["project_id", "created_at", "uuid"])
