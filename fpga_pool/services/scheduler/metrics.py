@@ -1,16 +1,17 @@
 """Metrics of a scheduler: events as they are committed, and its shards as they are when they are scraped."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 
+from fpga_pool.core.types import Ints, ints
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments, Sample
 from fpga_pool.model.cycle import CycleResult
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, LeaseKind
-from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.model.rules.shared.columns import Bools, PoolColumns
 from fpga_pool.rpc.transport import Refusals
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.changes import Snapshots
@@ -138,28 +139,34 @@ def pool_samples(pool: PoolColumns, shards: Iterable[str]) -> Iterator[Sample]:
         yield Sample(table.CARDS, count, words)
 
 
-def _tally(pool: PoolColumns, rows: np.ndarray, *columns: str) -> Mapping[tuple[str, ...], int]:
+def _tally(pool: PoolColumns, rows: Bools, *columns: str) -> Mapping[tuple[str, ...], int]:
     """Return how often each combination of words occurs in some columns of some slots."""
-    values = np.stack([pool.slots[name][rows] for name in columns], axis=1)
-    found, counts = np.unique(values, axis=0, return_counts=True)
-    return {
-        tuple(pool.words[number] for number in numbers): int(count)
-        for numbers, count in zip(found.tolist(), counts.tolist(), strict=True)
-    }
+    values = [pool.slots[name][rows] for name in columns]
+    first, _, counts = _groups(values)
+    words = zip(*([pool.words[number] for number in column[first].tolist()] for column in values), strict=True)
+    return dict(zip(words, counts.tolist(), strict=True))
 
 
-def _cards(pool: PoolColumns, rows: np.ndarray) -> Mapping[tuple[str, str], int]:
+def _cards(pool: PoolColumns, rows: Bools) -> Mapping[tuple[str, str], int]:
     """Return the number of cards by board and state; a card is in service while one of its slots is."""
-    slots = pool.slots
-    names = np.stack([slots["host"][rows], slots["card"][rows]], axis=1)
-    cards, first, card_of = np.unique(names, axis=0, return_index=True, return_inverse=True)
-    usable = np.bincount(card_of.ravel(), weights=pool.in_service[rows], minlength=len(cards)) > 0
+    first, card_of, _ = _groups([pool.slots["host"][rows], pool.slots["card"][rows]])
+    usable = np.bincount(card_of, weights=pool.in_service[rows], minlength=len(first)) > 0
     alive = pool.hosts["alive"][pool.slot_host[rows][first]] == 1
-    boards = slots["board"][rows][first]
-    counts: Counter[tuple[str, str]] = Counter(
-        dict.fromkeys(product({pool.words[board] for board in boards.tolist()}, ("in_service", "out_of_service")), 0)
-    )
-    for board, is_usable, is_alive in zip(boards.tolist(), usable.tolist(), alive.tolist(), strict=True):
+    boards = [pool.words[board] for board in pool.slots["board"][rows][first].tolist()]
+    counts = Counter(dict.fromkeys(product(set(boards), ("in_service", "out_of_service", "unreachable")), 0))
+    for board, is_usable, is_alive in zip(boards, usable.tolist(), alive.tolist(), strict=True):
         state = ("in_service" if is_usable else "out_of_service") if is_alive else "unreachable"
-        counts[pool.words[board], state] += 1
+        counts[board, state] += 1
     return counts
+
+
+def _groups(columns: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
+    """Group rows that have the same values in all columns.
+
+    Returns the first row of each group (G,), the group of each row (N,), and the size of each group (G,).
+    """
+    groups = np.zeros_like(columns[0])
+    for column in columns:
+        _, groups = np.unique(groups * (column.max(initial=0) + 1) + column, return_inverse=True)
+    _, first, counts = np.unique(groups, return_index=True, return_counts=True)
+    return ints(first), ints(groups), ints(counts)
