@@ -42,15 +42,12 @@ from fpga_pool.model.messages.requests import (
     TicketRequests,
     WorkQuery,
 )
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import as_request, show
-from fpga_pool.model.rules.batch.admission import BatchRequest
-from fpga_pool.model.rules.gang.admission import GangRequest
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest
-from fpga_pool.model.rules.task.admission import TaskRequest
 
 
 @dataclass(frozen=True, slots=True)

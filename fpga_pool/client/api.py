@@ -24,14 +24,12 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
+from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rest import date
-from fpga_pool.model.rules.batch.admission import JobRequest
-from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
-from fpga_pool.model.rules.task.admission import ShareRequest
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 

@@ -16,11 +16,9 @@ from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.tasks import TaskShape
-from fpga_pool.model.rules.batch.admission import JobRequest
-from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
-from fpga_pool.model.rules.task.admission import ShareRequest
 
 
 class TaskRunner(BatchRunner):

@@ -21,8 +21,8 @@ from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Host, Job, JobState
-from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 from fpga_pool.transfer.frames import SMALL_BYTES
 

@@ -13,8 +13,8 @@ from fpga_pool.client.lane import Parcel
 from fpga_pool.client.outcome import BatchProgress, JobOutcome
 from fpga_pool.client.stream import Stream
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
-from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.transfer.client import ResultInfo
 
 #: Jobs whose inputs the pool does not hold.

@@ -30,8 +30,8 @@ from fpga_pool.experiments.charts import draw_gantt
 from fpga_pool.experiments.embedded import Options, embedded_pool
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import Host, JobState, Slot
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import Outcome, SimulatedPool

@@ -22,17 +22,14 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import BatchRequest
-from fpga_pool.model.rules.gang.admission import GangRequest
 from fpga_pool.model.rules.instance.observations import Observations
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
-from fpga_pool.model.rules.task.admission import TaskRequest
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import INTRODUCING

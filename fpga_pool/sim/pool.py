@@ -19,14 +19,15 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, Report
+from fpga_pool.model.messages.work import BatchRequest, TaskRequest
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, Batch, Job, Slot
-from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch
+from fpga_pool.model.rules.batch.admission import create_batch
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.shared.changes import drain_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
 from fpga_pool.model.rules.shared.reconcile import tick
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import TaskRequest, create_task
+from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.sim.agents import SimulatedAgent

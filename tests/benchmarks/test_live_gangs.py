@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import Processor, processor_name
 from fpga_pool.model.objects.pool import Host
-from fpga_pool.model.rules.gang.admission import GangRequest, create_gang
+from fpga_pool.model.rules.gang.admission import create_gang
 from fpga_pool.model.rules.gang.decisions import commit_gang_moves, decided_moves, gang_outlooks, gang_view
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.store import Store

@@ -17,10 +17,11 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.lattice.starting import planned
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest, create_task
+from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.model.rules.task.decisions import commit_choices, task_detail, task_view
 from fpga_pool.model.rules.task.family import choose
 from fpga_pool.services.scheduler.planner import quick

@@ -10,8 +10,8 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.core.makespan import Makespan
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import SimulatedPool

@@ -16,8 +16,8 @@ import pytest
 from fpga_pool.drivers.egress.tc import netlink
 from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, Job, JobState, RateSegment
-from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.transfer.schedule import RateSchedule
 from support import environment

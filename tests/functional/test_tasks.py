@@ -15,9 +15,9 @@ import pytest
 
 from fpga_pool.client.runner import RunSettings
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import ShareRequest
 from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
-from fpga_pool.model.rules.task.admission import ShareRequest
 from support.waiting import wait_until
 
 PATIENT = RunSettings(patience_s=90.0, timeout_s=150.0)

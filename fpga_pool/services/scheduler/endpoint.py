@@ -23,9 +23,10 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
+from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch, owned_batch
+from fpga_pool.model.rules.batch.admission import create_batch, owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits

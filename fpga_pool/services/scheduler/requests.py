@@ -6,18 +6,19 @@ from typing import Any
 
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, SourceTicket, TaskDetail
+from fpga_pool.model.messages.work import GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, owned_batch
-from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang, owned_gang
+from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline, owned_pipeline
+from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
-from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task, owned_task
+from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import answers

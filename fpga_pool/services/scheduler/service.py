@@ -14,9 +14,9 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
+from fpga_pool.model.messages.work import WorkRequest
 from fpga_pool.model.objects.pool import Job, Shard
 from fpga_pool.model.rules.online.family import OnlineRule
-from fpga_pool.model.rules.shared.admission import WorkRequest
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.rules.shared.quotas import check_quota
 from fpga_pool.placement.client import PlacementClient

@@ -10,10 +10,15 @@ import numpy as np
 
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
-from fpga_pool.model.rules.gang.admission import GangRequest
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
+from fpga_pool.model.messages.work import (
+    BatchRequest,
+    GangRequest,
+    JobRequest,
+    PipelineRequest,
+    ShareRequest,
+    SubtaskRequest,
+    TaskRequest,
+)
 from fpga_pool.sim.gangs.trace import read_trace
 from fpga_pool.sim.scenario.tables import (
     BatchGroup,

@@ -10,17 +10,18 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline
+from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task
+from fpga_pool.model.rules.task.admission import cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.pool import Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals

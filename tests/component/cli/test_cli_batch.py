@@ -6,8 +6,8 @@ import pytest
 
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.client.runner import BatchRunner
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import JobState
-from fpga_pool.model.rules.batch.admission import JobRequest
 
 JOB = {"uuid": "", "name": "x", "function": "sha256", "requester": "node-1", "input_bytes": 5}
 
@@ -165,7 +165,7 @@ def test_watch_ends_with_the_batch(run, pool, responder, files, tmp_path, serve,
 
 
 def test_cancel(run, pool, client):
-    from fpga_pool.model.rules.batch.admission import JobRequest
+    from fpga_pool.model.messages.work import JobRequest
 
     job = JobRequest(uuid=str(uuid.uuid4()), name="", function="sha256", requester="node-1", input_bytes=1)
     batch = client.create_batch([job])

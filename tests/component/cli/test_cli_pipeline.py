@@ -5,7 +5,7 @@ import pytest
 from fpga_pool.cli.client.pipeline_file import read_pipeline
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
+from fpga_pool.model.messages.work import SubtaskRequest
 
 FILE = """
 name = "backup"

@@ -4,8 +4,8 @@ import pytest
 
 from fpga_pool.client import Client
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import ShareRequest
 from fpga_pool.model.objects.tasks import TaskShape
-from fpga_pool.model.rules.task.admission import ShareRequest
 
 
 def test_a_task_that_waits_is_listed_shown_and_cancelled(run, pool, serve):

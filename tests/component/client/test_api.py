@@ -12,8 +12,8 @@ from oslo_messaging import MessagingTimeout
 from fpga_pool.client import Client
 from fpga_pool.model import exceptions
 from fpga_pool.model.messages.requests import TicketRequest
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.model.rules.batch.admission import JobRequest
 
 
 def job(**changes):

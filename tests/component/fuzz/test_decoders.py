@@ -25,12 +25,9 @@ from fpga_pool.model.messages.agents import (
     SlotChanged,
 )
 from fpga_pool.model.messages.requests import TicketRequests
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest
-from fpga_pool.model.rules.gang.admission import GangRequest
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.model.rules.task.admission import TaskRequest
 from fpga_pool.sim.files import read_problem
 from fpga_pool.sim.scenario.reading import read_scenario
 from fpga_pool.store import Store

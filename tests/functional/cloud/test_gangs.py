@@ -15,8 +15,8 @@ import pytest
 from oslo_messaging.exceptions import MessagingTimeout
 
 from fpga_pool.model.exceptions import DuplicateId, ServiceUnavailable
+from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
-from fpga_pool.model.rules.gang.admission import GangRequest
 from support import guest_image
 from support.servers import Libvirt
 from support.waiting import wait_until

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import JobState
-from fpga_pool.model.rules.batch.admission import JobRequest
 from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import JobState
-from fpga_pool.model.rules.batch.admission import JobRequest
 from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 

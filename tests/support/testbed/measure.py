@@ -15,8 +15,8 @@ from fpga_pool.client import PoolApi
 from fpga_pool.drivers.slots.functions.registry import function_model
 from fpga_pool.experiments.testbed.cases import Case
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import Job
-from fpga_pool.model.rules.batch.admission import JobRequest
 from support import environment
 from support.testbed.network import Network
 from support.testbed.pool import Pool

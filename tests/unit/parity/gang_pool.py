@@ -11,8 +11,9 @@ from fpga_pool.model.agent.gangs.process import Phase
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.agents import Heartbeat
+from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import Gang, processor_name
-from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.gang.family import GangFamily
 from fpga_pool.model.rules.shared.audit import audit_gangs
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick

@@ -6,8 +6,9 @@ import numpy as np
 
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import CPU, ENDED_JOBS, JobState, SlotState, is_cpu
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick

@@ -11,13 +11,14 @@ from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.agents import Heartbeat, JobFinished, ObservedSlot, SlotChanged
+from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.objects.pool import ENDED_JOBS, SlotState
 from fpga_pool.model.objects.tasks import TaskShape
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest, create_task
+from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.model.rules.task.decisions import commit_choices, task_view
 from fpga_pool.model.rules.task.family import choose
 from fpga_pool.sim.lattice.simulator import _Run

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool

@@ -10,12 +10,11 @@ from fpga_pool.core.lattice.paper import Fifo
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import BatchRequest, JobRequest, ShareRequest, TaskRequest
 from fpga_pool.model.objects.pool import Job, JobState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
 

@@ -7,8 +7,8 @@ from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import AssignJob
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool

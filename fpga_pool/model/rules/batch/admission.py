@@ -1,50 +1,18 @@
 """Batches as they come in: checked whole before anything is stored."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Text, text
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Slot
-from fpga_pool.model.objects.quotas import Amounts
-from fpga_pool.model.rules.shared.admission import (
-    WorkRequest,
-    amounts_of,
-    as_stored,
-    check_function,
-    check_input,
-    owned,
-)
+from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
 from fpga_pool.model.rules.shared.changes import change_job
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
-
-
-class JobRequest(Message, frozen=True, kw_only=True):
-    """One job as a tenant asks for it; the uuid is chosen by the client."""
-
-    uuid: ChosenUuid
-    name: Text = ""
-    function: Text
-    requester: Text
-    input_bytes: ByteCount
-
-
-class BatchRequest(WorkRequest, frozen=True, kw_only=True):
-    """A batch as a tenant asks for it; an empty policy is the operator's default."""
-
-    policy: Annotated[str, text(64)] = ""
-    jobs: tuple[JobRequest, ...]
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
-        return amounts_of(self.jobs)
 
 
 def create_batch(

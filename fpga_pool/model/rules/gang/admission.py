@@ -3,42 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
-
-from msgspec import Meta
 
 from fpga_pool.core.gangs.gangs import predicted
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.fields import Seconds, text
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
+from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
-from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
-from fpga_pool.model.rules.shared.admission import WorkRequest, emptiest, owned
+from fpga_pool.model.rules.shared.admission import emptiest, owned
 from fpga_pool.model.transaction import Transaction
 
 #: Longest run time that may be requested: of gangs without an end no reservation could be made.
 LONGEST_S = 3.2e7
 _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
-
-
-class GangRequest(WorkRequest, frozen=True, kw_only=True):
-    """A gang as a tenant asks for it."""
-
-    processes: Annotated[int, Meta(ge=1, le=100_000, description="a number of processes")]
-    runtime_s: Seconds
-    cpu_usage: Annotated[float, Meta(gt=0, le=1, description="a share of a processor, above 0 and 1 at most")]
-    #: None = as long as was requested.
-    work_s: Seconds | None = None
-    #: See `Gang`.
-    image: Annotated[str, text(LONGEST_IMAGE)] = ""
-    command: Annotated[str, text(LONGEST_COMMAND)] = ""
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
-        return {Resource.GANG_PROCESSORS: self.processes}
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:

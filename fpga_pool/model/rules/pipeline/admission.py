@@ -4,57 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated
-
-from msgspec import Meta
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
+from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
-from fpga_pool.model.objects.quotas import Amounts
-from fpga_pool.model.rules.shared.admission import (
-    WorkRequest,
-    amounts_of,
-    as_stored,
-    check_function,
-    check_input,
-    emptiest,
-    owned,
-    some,
-)
+from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, emptiest, owned, some
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
-
-SubtaskName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z", description="1 to 64 letters, digits, or any of _.-")
-]
-
-
-class SubtaskRequest(Message, frozen=True, kw_only=True):
-    """One subtask; its input comes from a requester, or is the results of other subtasks."""
-
-    uuid: ChosenUuid
-    #: Unique in the pipeline.
-    name: SubtaskName
-    function: Text
-    #: Names of its predecessors; their results, one after the other in this order, are its input.
-    after: tuple[SubtaskName, ...] = ()
-    #: Of a subtask without predecessors: the host that sends its input, and the size of that.
-    requester: Text = ""
-    input_bytes: ByteCount = 0
-
-
-class PipelineRequest(WorkRequest, frozen=True, kw_only=True):
-    """A pipeline as a tenant asks for it; the subtasks in any order."""
-
-    subtasks: Annotated[tuple[SubtaskRequest, ...], Meta(min_length=1, description="a list of 1 subtask or more")]
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
-        return amounts_of(self.subtasks)
 
 
 def create_pipeline(

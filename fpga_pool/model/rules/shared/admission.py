@@ -4,26 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
-from fpga_pool.model.fields import ChosenUuid, Internal, Text
+from fpga_pool.model.messages.work import WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Slot
-from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.rules.shared.settings import PoolSettings
-
-
-class WorkRequest(Message, frozen=True, kw_only=True):
-    """A request of a tenant for work; the uuid is chosen by the client."""
-
-    uuid: ChosenUuid
-    project_id: Internal[str]
-    user_id: Internal[str]
-    name: Text = ""
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
-        raise NotImplementedError
 
 
 class _Sized(Protocol):
@@ -85,11 +69,6 @@ def as_stored(
         for index, (job, shard) in enumerate(zip(requested, shards, strict=True))
     ]
     return batch, jobs
-
-
-def amounts_of(requested: Sequence[_Sized]) -> Amounts:
-    """Return what jobs add to the use of a project's quota."""
-    return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}
 
 
 def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settings: PoolSettings) -> None:

@@ -3,60 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
-
-from msgspec import Meta
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Text
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
+from fpga_pool.model.messages.work import JobRequest, TaskRequest
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
-from fpga_pool.model.rules.batch.admission import JobRequest, cancel_batch, cancel_jobs, check_batch
-from fpga_pool.model.rules.shared.admission import WorkRequest, amounts_of, as_stored, emptiest, owned
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
+from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
-
-
-class ShareRequest(Message, frozen=True, kw_only=True):
-    """One share of a task: the input of one of its slots, and its requester."""
-
-    uuid: ChosenUuid
-    name: Text = ""
-    requester: Text
-    input_bytes: ByteCount
-
-
-class TaskRequest(WorkRequest, frozen=True, kw_only=True):
-    """A task as a tenant asks for it; the uuids are chosen by the client."""
-
-    function: Text
-    topology: Annotated[Topology, Meta(description="any, line or ring")] = Topology.ANY
-    #: In the order in which their slots follow each other on a line or ring.
-    shares: Annotated[
-        tuple[ShareRequest, ...],
-        Meta(min_length=1, max_length=MOST_SLOTS, description=f"a list of 1 to {MOST_SLOTS} shares"),
-    ]
-    #: The shapes of a malleable task; () = one slot for each share.
-    shapes: Annotated[
-        tuple[TaskShape, ...], Meta(max_length=MOST_SLOTS, description=f"a list of at most {MOST_SLOTS} shapes")
-    ] = ()
-
-    @property
-    def most_slots(self) -> int:
-        """The slots of its widest shape."""
-        return max((shape.slots for shape in self.shapes), default=len(self.shares))
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
-        return {**amounts_of(self.shares), Resource.TASK_SLOTS: self.most_slots}
 
 
 def create_task(

@@ -12,7 +12,8 @@ from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, shares_of
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.messages.agents import Heartbeat
-from fpga_pool.model.rules.gang.admission import GangRequest, create_gang
+from fpga_pool.model.messages.work import GangRequest
+from fpga_pool.model.rules.gang.admission import create_gang
 from fpga_pool.model.rules.gang.decisions import commit_gang_moves, decided_moves, gang_view
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
 from fpga_pool.model.rules.shared.reports import apply_reports

@@ -29,8 +29,8 @@ from fpga_pool.model.messages.agents import (
     Outcome,
 )
 from fpga_pool.model.messages.requests import TicketRequest
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI

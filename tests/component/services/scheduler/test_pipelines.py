@@ -6,8 +6,8 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound
 from fpga_pool.model.messages.requests import Page, TicketRequest
+from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import BatchState, JobState
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest
 from support.waiting import wait_until
 
 

@@ -9,8 +9,8 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 from fpga_pool.model.rules.task.family import TaskFamily
 from fpga_pool.services.scheduler.planner import quick
 from support.waiting import wait_until

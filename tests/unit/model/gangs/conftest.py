@@ -22,6 +22,7 @@ from fpga_pool.model.messages.gangs import (
     SetTier,
     StopProcess,
 )
+from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import (
     ENDED_GANGS,
     PLACED_GANGS,
@@ -32,7 +33,7 @@ from fpga_pool.model.objects.gangs import (
     ProcessState,
     processor_name,
 )
-from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.gang.decisions import commit_gang_moves, decided_moves, gang_outlooks, gang_view
 from fpga_pool.model.rules.gang.family import GangFamily
 from fpga_pool.model.rules.shared.audit import audit_gangs

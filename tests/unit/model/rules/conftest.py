@@ -17,6 +17,7 @@ from fpga_pool.model.messages.agents import (
     ResultDelivered,
     SlotChanged,
 )
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -31,7 +32,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.rules.batch.placing import require_answer
 from fpga_pool.model.rules.batch.planning import all_placed, batch_problem, commit_plan, snapshot
 from fpga_pool.model.rules.batch.replanning import commit_replan, replan_problem

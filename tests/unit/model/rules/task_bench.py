@@ -10,10 +10,11 @@ from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.objects.pool import Job, LeaseKind, SlotState
 from fpga_pool.model.objects.tasks import Task, TaskShape
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest, cancel_task, create_task
+from fpga_pool.model.rules.task.admission import cancel_task, create_task
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.rules.task.family import TaskFamily
 

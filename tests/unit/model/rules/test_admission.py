@@ -10,8 +10,9 @@ from fpga_pool.model.exceptions import (
     UnknownRequester,
 )
 from fpga_pool.model.messages.agents import SlotChanged
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, cancel_batch, owned_batch
+from fpga_pool.model.rules.batch.admission import cancel_batch, owned_batch
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.values import changed
 

@@ -8,8 +8,9 @@ import pytest
 from fpga_pool.core.cluster.hosts import EarliestHost
 from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
 from fpga_pool.model.messages.agents import AssignJob, ReleaseJob
+from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, Run
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest, create_pipeline
+from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
 
 UUIDS = {name: f"00000000-0000-4000-8000-{number:012d}" for number, name in enumerate("abcdef")}

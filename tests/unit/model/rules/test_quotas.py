@@ -1,13 +1,18 @@
 import pytest
 
 from fpga_pool.model.exceptions import QuotaExceeded
+from fpga_pool.model.messages.work import (
+    BatchRequest,
+    GangRequest,
+    JobRequest,
+    PipelineRequest,
+    ShareRequest,
+    SubtaskRequest,
+    TaskRequest,
+)
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import TaskShape
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
-from fpga_pool.model.rules.gang.admission import GangRequest
-from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest
 from fpga_pool.model.rules.shared.quotas import check_quota, quota_of
-from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 
 NOTHING = dict.fromkeys(Resource, 0)
 WHO = {"uuid": "u", "project_id": "p", "user_id": "u"}

@@ -8,8 +8,8 @@ import pytest
 
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.messages.agents import ObservedJob
+from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.batch.family import BatchFamily, ReplanTrigger
 from fpga_pool.model.rules.shared.changes import admit_flow
 from fpga_pool.model.values import changed
