@@ -3,7 +3,6 @@
 from typing import Any
 
 from cliff.command import Command
-from oslo_config import cfg
 
 from fpga_pool.cli.app import WRONG_USAGE
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -19,7 +18,7 @@ def status_of(error: BaseException) -> int:
     """Return the exit status for what ended a command."""
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return INTERRUPTED
-    return WRONG_USAGE if isinstance(error, InvalidInput | cfg.Error) else FAILED
+    return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
 
 
 class CheckedCommand(Command):
@@ -38,7 +37,7 @@ class CheckedCommand(Command):
         except KeyboardInterrupt:
             self.complain("interrupted")
             return INTERRUPTED
-        except (FpgaPoolError, cfg.Error, OSError) as error:
+        except (FpgaPoolError, OSError) as error:
             if self.app.options.debug:
                 raise
             self.complain(one_line(error))
@@ -49,7 +48,7 @@ class CheckedCommand(Command):
         print(f"{self.app.NAME}: {line}", file=self.app.stderr)
 
 
-def one_line(error: FpgaPoolError | cfg.Error | OSError) -> str:
+def one_line(error: Exception) -> str:
     """Return what an error says, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

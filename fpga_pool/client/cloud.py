@@ -6,11 +6,14 @@ from fpga_pool.model.exceptions import InvalidInput
 
 def cloud_login(name: str | None = None) -> Login:
     """Return the login to the cloud of this name (None: OS_CLOUD, or the OS_* variables); nothing is sent yet."""
-    # Here, because it takes a moment that clients of an embedded pool need not wait.
+    # Here, because clients of an embedded pool need no openstacksdk.
     from keystoneauth1 import exceptions as auth_errors
-    from openstack.config import OpenStackConfig
-    from openstack.exceptions import ConfigException
 
+    try:
+        from openstack.config import OpenStackConfig
+        from openstack.exceptions import ConfigException
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"the login to a cloud: {error}: pip install 'fpga_pool[openstack]'") from error
     try:
         cloud = OpenStackConfig(app_name="fpga_pool").get_one(cloud=name)
         interface = cloud.get_interface(SERVICE_TYPE) or "public"

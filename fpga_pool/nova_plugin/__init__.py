@@ -32,4 +32,5 @@ def _classes(group: str) -> list[type[Any]]:
 
 
 def _refuse(_: Any, entry_point: Any, error: BaseException) -> None:
-    raise ImportError(f"{entry_point.group}: {entry_point.name} cannot be loaded: {error}") from error
+    install = ": pip install 'fpga_pool[nova]'" if isinstance(error, ModuleNotFoundError) else ""
+    raise ImportError(f"{entry_point.group}: {entry_point.name} cannot be loaded: {error}{install}") from error

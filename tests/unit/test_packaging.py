@@ -108,7 +108,10 @@ def test_requirements_admit_the_versions_of_openstacks_upper_constraints(release
     extras = cfg["options.extras_require"]
     lists = [
         cfg["options"]["install_requires"],
-        *(extras[name] for name in ("mysql", "postgresql", "libvirt", "exact")),
+        *(
+            extras[name]
+            for name in ("openstack", "nova", "agent", "controller", "mysql", "postgresql", "libvirt", "exact")
+        ),
     ]
     lines = [line for text in lists for line in text.splitlines()]
     requirements = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]

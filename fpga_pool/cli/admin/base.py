@@ -19,7 +19,7 @@ class ManageCommand(CheckedCommand):
 
     @property
     def conf(self) -> cfg.ConfigOpts:
-        """The configuration of the pool; InvalidInput or cfg.Error says what is wrong with it."""
+        """The configuration of the pool; InvalidInput says what is wrong with it."""
         return cast("cfg.ConfigOpts", cast("Any", self.app).conf)
 
     @contextmanager

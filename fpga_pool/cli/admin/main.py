@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from fpga_pool.cli.app import CommandApp
 from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.model.exceptions import InvalidInput
 
 PROGRAM = "fpga-pool-manage"
 #: cliff's level of one -v.
@@ -90,12 +91,18 @@ class ManageApp(CommandApp):
 
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
-        """The configuration without options of policies, which are the scheduler's; read when a command asks for it."""
+        """The configuration without options of policies, which are the scheduler's; read when a command asks for it.
+
+        InvalidInput says what is wrong with it.
+        """
         conf = cfg.ConfigOpts()
         register_opts(conf, policies=False)
         places = [f"--config-file={path}" for path in self.options.config_file]
         places += [f"--config-dir={path}" for path in self.options.config_dir]
-        conf(places, project="fpga_pool", prog=PROGRAM)
+        try:
+            conf(places, project="fpga_pool", prog=PROGRAM)
+        except cfg.Error as error:
+            raise InvalidInput(str(error)) from error
         check_values(conf, policies=False)
         return conf
 

@@ -127,7 +127,7 @@ def known_options():
 
 def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
     calls = devstack.run(*STACK, programs=REAL, FPGA_POOL_FLAVORS="")
-    assert calls[0] == f"setup_develop -bindep {ROOT}"
+    assert calls[0] == f"setup_develop -bindep {ROOT} agent,controller"
     assert "create_service_user fpga_pool admin" in calls
     assert "recreate_database fpga_pool" in calls
     assert (devstack.directory / "data" / "fpga_pool" / "bitstreams" / "demo" / "small" / "sha256.bit").exists()

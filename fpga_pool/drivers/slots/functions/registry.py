@@ -26,3 +26,5 @@ def function_model(name: str) -> FunctionModel:
         return cast("FunctionModel", DriverManager(GROUP, name).driver)
     except NoMatches:
         raise UnknownFunction(f"no software model of function {name!r} is installed (group {GROUP})") from None
+    except ModuleNotFoundError as error:
+        raise UnknownFunction(f"software model of {name!r}: {error}: pip install 'fpga_pool[sim]'") from error

@@ -1,0 +1,30 @@
+"""The commands of hosts that are more than clients; where a library is missing, they name the extra that brings it."""
+
+import importlib
+import sys
+from functools import partial
+
+WRONG_USAGE = 2
+
+
+def _run(program: str, module: str, extra: str) -> int:
+    """Run the `main` of a module; return the exit status."""
+    try:
+        status: int = importlib.import_module(module).main()
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library in {"", "fpga_pool"}:
+            raise
+        print(f"{program}: {library} is not installed: pip install 'fpga_pool[{extra}]'", file=sys.stderr)
+        return WRONG_USAGE
+    return status
+
+
+agent = partial(_run, "fpga-pool-agent", "fpga_pool.cli.daemons.agent", "agent")
+api = partial(_run, "fpga-pool-api", "fpga_pool.cli.daemons.api", "controller")
+learn = partial(_run, "fpga-pool-learn", "fpga_pool.cli.learn.main", "sim")
+manage = partial(_run, "fpga-pool-manage", "fpga_pool.cli.admin.main", "controller")
+scheduler = partial(_run, "fpga-pool-scheduler", "fpga_pool.cli.daemons.scheduler", "controller")
+sim = partial(_run, "fpga-pool-sim", "fpga_pool.cli.sim.main", "sim")
+standalone = partial(_run, "fpga-pool-standalone", "fpga_pool.cli.daemons.standalone", "standalone")
+status = partial(_run, "fpga-pool-status", "fpga_pool.cli.admin.status", "controller")
