@@ -26,9 +26,9 @@ sys.meta_path.insert(0, Blocked())
 
 #: Of the services, and of no client.
 OF_SERVICES = [
-    "alembic", "cheroot", "cryptography", "flask", "jwt", "keystonemiddleware", "numba", "numpy", "oslo_config", "oslo_db",
-    "oslo_log", "oslo_messaging", "oslo_middleware", "oslo_policy", "oslo_privsep", "oslo_service", "oslo_upgradecheck", "pyroute2",
-    "scipy", "sqlalchemy", "tenacity",
+    "alembic", "cheroot", "cryptography", "flask", "jwt", "keystonemiddleware", "numba", "numpy", "oslo_config",
+    "oslo_db", "oslo_log", "oslo_messaging", "oslo_middleware", "oslo_policy", "oslo_privsep", "oslo_service",
+    "oslo_upgradecheck", "prometheus_client", "pyroute2", "scipy", "sqlalchemy", "tenacity",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Requests of tenants for work: what a client sends and a scheduler admits (`model/rules/*/admission.py`)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -25,16 +25,6 @@ class WorkRequest(Message, frozen=True, kw_only=True):
     def amounts(self) -> Amounts:
         """What it adds to the use of its project's quota."""
         raise NotImplementedError
-
-
-class _Sized(Protocol):
-    @property
-    def input_bytes(self) -> int: ...
-
-
-def _amounts_of(requested: Sequence[_Sized]) -> Amounts:
-    """Return what jobs add to the use of a project's quota."""
-    return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}
 
 
 class JobRequest(Message, frozen=True, kw_only=True):
@@ -140,3 +130,8 @@ class GangRequest(WorkRequest, frozen=True, kw_only=True):
     def amounts(self) -> Amounts:
         """What it adds to the use of its project's quota."""
         return {Resource.GANG_PROCESSORS: self.processes}
+
+
+def _amounts_of(requested: Sequence[JobRequest | SubtaskRequest | ShareRequest]) -> Amounts:
+    """Return what jobs add to the use of a project's quota."""
+    return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}

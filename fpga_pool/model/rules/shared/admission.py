@@ -5,27 +5,12 @@ from typing import Protocol, TypeVar
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
-from fpga_pool.model.messages.work import WorkRequest
+from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Slot
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
-
-class _Sized(Protocol):
-    @property
-    def input_bytes(self) -> int: ...
-
-
-class RequestedJob(_Sized, Protocol):
-    """One job of a request."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def function(self) -> str: ...
-    @property
-    def requester(self) -> str: ...
+#: What is stored as a job.
+RequestedJob = JobRequest | SubtaskRequest
 
 
 class _Owned(Protocol):
