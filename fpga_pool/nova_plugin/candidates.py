@@ -78,6 +78,8 @@ class Next:
     price: list[float]
     #: Benefit of the pool, vCPU equivalents.
     gain: list[float]
+    #: See `Fitting.latenesses`.
+    lateness: list[float]
 
 
 class FreeSlots:
@@ -113,7 +115,8 @@ class FreeSlots:
             fitting = self._fitting
             cost, gain = (fitting.firsts(values, count, self.found) for values in (fitting.costs, fitting.gains))
             price = cost + self._scarcity + self.per_slot_left * self.found
-            found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain)))
+            late = fitting.latenesses(count, self.found)
+            found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain, late)))
             for row in self._given.keys() | self._refused:
                 self._count(row, count, found)
         return found
@@ -153,11 +156,15 @@ class FreeSlots:
         """Return what the next slots of these providers add to the benefit of the pool, vCPU equivalents."""
         return self._sum(self._fitting.gains, needs)
 
-    def completion_s(self, needs: Needs) -> float:
-        """Return how long an instance takes that waits for all these slots; those of a card are loaded one by one."""
-        loads_s, slowdown = self._fitting.loads_s, self._fitting.slowdown
-        loading_s = max(self._fitting.between(loads_s, row, self.given(row), count) for row, count in needs)
-        return loading_s + self._fitting.stay_s * max(float(slowdown[row]) for row, _ in needs)
+    def lateness(self, needs: Needs) -> float:
+        """Return the same as `Fitting.latenesses` for an instance that waits for all these slots.
+
+        Slots of one card are loaded one by one.
+        """
+        fitting, rows = self._fitting, [row for row, _ in needs]
+        loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
+        completion_s = loading_s + fitting.stay_s * fitting.slowdown[rows].max()
+        return float(fitting.reservations.costs(completion_s) + fitting.reserved[rows].max())
 
     def take(self, needs: Needs) -> None:
         """Note that an instance was given slots."""
@@ -166,10 +173,6 @@ class FreeSlots:
             self._given[row] = self.given(row) + count
             self.left[row] -= count
             self._count_again(row)
-
-    def give_back(self, needs: Needs) -> None:
-        """Note that it was not given them."""
-        self.take([(row, -count) for row, count in needs])
 
     def refuse(self, needs: Needs) -> None:
         """Note that Placement has refused a claim of these providers."""
@@ -187,6 +190,7 @@ class FreeSlots:
         added.cost[row] = self.cost(needs) if had else NOT_HAD
         added.price[row] = added.cost[row] + self.tie_break(row)
         added.gain[row] = self.gain(needs) if had else NOT_HAD
+        added.lateness[row] = self.lateness(needs) if had else NOT_HAD
 
     def _sum(self, values: Floats, needs: Needs) -> float:
         return sum(self._fitting.between(values, row, self.given(row), count) for row, count in needs)

@@ -88,9 +88,10 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "makespan_weight_multiplier",
-        default=1.0,
-        help="Multiplier of FpgaPoolMakespanWeigher: prefers the hosts of the plan that completes all instances of a "
-        "request first. A host aggregate may override it with fpga_pool_makespan_weight_multiplier.",
+        default=10.0,
+        help="Multiplier of FpgaPoolMakespanWeigher: prefers the hosts where this instance and those to come complete "
+        "first. By default it outweighs the other weighers together, which prefer the fastest board for each "
+        "instance. A host aggregate may override it with fpga_pool_makespan_weight_multiplier.",
     ),
     cfg.FloatOpt(
         "scarcity_weight_multiplier",

@@ -76,7 +76,6 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             return passing
         request = self._new_request(spec_obj, extra_specs)
         passing = request.first_pass(hosts)
-        request.make_plan(passing)
         passing += request.further(passing)
         REQUESTS.keep(spec_obj, request)
         self._log_result(request, hosts, passing, spec_obj)
@@ -91,7 +90,9 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
         if wanted is None or wrong:
             raise InvalidInput(f"the flavor can never have its accelerators: {'; '.join(wrong)}")
         stay_s = wanted.runtime_s
-        if stay_s is None:
+        if stay_s is not None:
+            picture.declared.note(wanted.function, stay_s)
+        else:
             stay_s = picture.run_time_s(spec_obj.project_id, wanted.function) if "project_id" in spec_obj else None
         stay_s = CONF.fpga_pool.expected_stay if stay_s is None else stay_s
         fitting = picture.fitting(wanted.function, stay_s)

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,6 +69,28 @@ _KEPT = 64
 OBSERVE_S = 60.0
 
 
+class DeclaredRunTimes:
+    """Run times that flavors of earlier requests declare, by function; threads share it."""
+
+    #: Share of the newest request in the mean.
+    _NEWEST = 0.1
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mean_s: dict[str, float] = {}
+
+    def note(self, function: str, run_time_s: float) -> None:
+        """Take note of a request."""
+        with self._lock:
+            before_s = self._mean_s.get(function, run_time_s)
+            self._mean_s[function] = before_s + self._NEWEST * (run_time_s - before_s)
+
+    def means_s(self) -> Mapping[str, float]:
+        """Return the mean of each function, in which the latest requests count most."""
+        with self._lock:
+            return dict(self._mean_s)
+
+
 class PoolUnknown(Exception):
     """Nothing is known of the pool that is new enough to decide by."""
 
@@ -76,10 +98,17 @@ class PoolUnknown(Exception):
 class Picture:
     """A snapshot with results computed from it; threads may share it."""
 
-    def __init__(self, providers: Providers, catalogue: Catalogue, observations: Observations | None = None) -> None:
+    def __init__(
+        self,
+        providers: Providers,
+        catalogue: Catalogue,
+        observations: Observations | None = None,
+        declared: "DeclaredRunTimes | None" = None,
+    ) -> None:
         """`catalogue` has the observed time models already."""
         self.providers = providers
         self.observations = observations or Observations()
+        self.declared = declared or DeclaredRunTimes()
         self.catalogue = catalogue
         self._fitting: dict[tuple[str, float], Fitting] = {}
 
@@ -96,7 +125,8 @@ class Picture:
         if found is None:
             if len(self._fitting) >= _KEPT:
                 self._fitting.clear()
-            found = self._fitting[key] = Fitting(self.providers, self.catalogue, function, stay_s)
+            run_times_s = {**self.observations.run_times_s(), **self.declared.means_s()}
+            found = self._fitting[key] = Fitting(self.providers, self.catalogue, function, stay_s, run_times_s)
         return found
 
 
@@ -122,7 +152,7 @@ class Pool:
         observe: Callable[[], Observations] = Observations,
     ) -> None:
         self._observe, self._observed_at_s = observe, float("-inf")
-        self._observations = Observations()
+        self._observations, self._declared = Observations(), DeclaredRunTimes()
         self._ask, self._read_catalogue, self._limits = ask, catalogue, limits
         self._breaker, self._clock = breaker, clock
         self._asking = threading.Lock()
@@ -166,7 +196,7 @@ class Pool:
             picture = before
         else:
             providers = Providers.of(columns, before.providers if before else None)
-            picture = Picture(providers, catalogue, self._observations)
+            picture = Picture(providers, catalogue, self._observations, self._declared)
         self._known = at, picture
         return picture
 

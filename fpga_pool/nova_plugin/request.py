@@ -8,7 +8,7 @@ would claim full cards again. Nova does not report what it claimed: it shows in 
 import threading
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fpga_pool.model.flavor import AcceleratorRequest
@@ -26,7 +26,7 @@ from fpga_pool.nova_plugin.candidates import (
     slots_of,
     what_is_left,
 )
-from fpga_pool.nova_plugin.linked import Completions, Linked, Outcome, Plan
+from fpga_pool.nova_plugin.linked import Linked, Outcome
 
 #: What is so small that it only decides among equals.
 _LITTLE = 1e-6
@@ -45,6 +45,8 @@ class Offer(NamedTuple):
     changes: int
     #: Benefit that it adds to the pool, vCPU equivalents.
     benefit: float
+    #: See `Fitting.latenesses`.
+    lateness: float
 
 
 _NONE: First = None, None, None
@@ -68,7 +70,6 @@ class Request:
         `instance` is the uuid of the (first) instance: concurrent requests divide equal candidates by it.
         """
         self.wanted = wanted
-        self.plan: Plan | None = None
         #: Other candidates of the hosts that pass, for an instance whose first claims Placement refuses.
         self.attempts: list[FurtherAttempt] = []
         self._fitting, self._together = fitting, together
@@ -238,28 +239,37 @@ class Request:
 
     # What weighers read
 
-    def benefit(self, host: Any) -> float:
-        """Return the benefit to the pool of the next instance on a host (benefit paper, equation 1)."""
-        candidate, row, _ = self._first_of(host)
-        gain = NOT_HAD if row is None else self._next.gain[row]
-        if gain != NOT_HAD:
-            return gain
+    def benefits(self, hosts: Sequence[Any]) -> list[float]:
+        """Return the benefit to the pool of the next instance on each host (benefit paper, equation 1)."""
+        return self._offered(hosts, self._next.gain, lambda offer: offer.benefit)
+
+    def latenesses(self, hosts: Sequence[Any]) -> list[float]:
+        """Return how much later all instances complete with the next one on each host: see `Fitting.latenesses`.
+
+        NOT_HAD where a host has no further slots.
+        """
+        return self._offered(hosts, self._next.lateness, lambda offer: offer.lateness)
+
+    def _offered(self, hosts: Sequence[Any], by_row: Sequence[float], of: Callable[[Offer], float]) -> list[float]:
+        """Return a value for each host; nearly all follow from the row of their first candidate."""
+        first_of, found = self._first, []
+        for host in hosts:
+            first, candidates = first_of.get(host), host.allocation_candidates
+            row = first[1] if first is not None and candidates and first[0] is candidates[0] else None
+            value = NOT_HAD if row is None else by_row[row]
+            found.append(value if value != NOT_HAD else of(self._offer(host)))
+        return found
+
+    def _offer(self, host: Any) -> Offer:
+        """Return what a host gives the next instance where its first candidate's row does not say so."""
+        candidate = self._first_of(host)[0]
         free_slots = self._free_slots
         offer = self._offers.get(host)
         if offer is None or offer.candidate is not candidate or offer.changes != free_slots.changes:
             needs = self._first_needs(host) or self._anywhere(host)
-            offer = self._offers[host] = Offer(candidate, free_slots.changes, free_slots.gain(needs))
-        return offer.benefit
-
-    def benefits(self, hosts: Sequence[Any]) -> list[float]:
-        """Return the same of many hosts; nearly all follow from the row of their first candidate."""
-        first_of, gain, found = self._first, self._next.gain, []
-        for host in hosts:
-            first, candidates = first_of.get(host), host.allocation_candidates
-            row = first[1] if first is not None and candidates and first[0] is candidates[0] else None
-            gained = NOT_HAD if row is None else gain[row]
-            found.append(gained if gained != NOT_HAD else self.benefit(host))
-        return found
+            lateness = free_slots.lateness(needs) if needs else NOT_HAD
+            offer = self._offers[host] = Offer(candidate, free_slots.changes, free_slots.gain(needs), lateness)
+        return offer
 
     def scarcities(self, hosts: Sequence[Any]) -> list[float]:
         """Return how much other functions need the slots that the next instance on each host takes, 0 to 1."""
@@ -288,41 +298,6 @@ class Request:
             outcome = first[2] if first is not None and candidates and first[0] is candidates[0] else None
             found.append(self.lost_connections(host) if outcome is None else outcome.lost)
         return found
-
-    def latenesses(self, hosts: Sequence[Any]) -> list[float | None]:
-        """Return by which share the next instance on each host would complete after the plan's end; 0 = within it.
-
-        None where nothing is planned, or there is no further slot.
-        """
-        plan, taken = self.plan, self._taken
-        if plan is None:
-            return [None] * len(hosts)
-        late = plan.late_at_first
-        return [plan.lateness(host, taken[host]) if host in taken else late.get(host) for host in hosts]
-
-    def make_plan(self, hosts: Sequence[Any]) -> None:
-        """Plan all instances of the request as a batch."""
-        fitting, found = self._fitting, self._free_slots.found
-        alone_s = fitting.completions_s(self.wanted.count, found)
-        there_s: list[float] = [*alone_s.tolist(), NOT_HAD]
-        completions = Completions(self.wanted, FreeSlots(fitting, found), self._linked, self._instances)
-        first_s = {}
-        for host in hosts:
-            row = self._first_of(host)[1]
-            if row is not None and there_s[row] != NOT_HAD:
-                first_s[host] = there_s[row]
-            elif further := completions.of(host.host, host.allocation_candidates):
-                first_s[host] = further[0]
-        # The filter orders the candidates again in its own list: these stay as they are now.
-        planned = {host: host.allocation_candidates for host in hosts} if self._instances > 1 else {}
-        further_s: dict[Any, list[float]] = {}
-
-        def further_of(host: Any) -> list[float]:
-            if host not in further_s:
-                further_s[host] = completions.of(host.host, planned[host])[1:] if planned else []
-            return further_s[host]
-
-        self.plan = Plan.of(first_s, further_of, self._instances)
 
     # Why
 

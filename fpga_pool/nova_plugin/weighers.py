@@ -12,6 +12,7 @@ from nova.scheduler import weights
 from nova.scheduler.utils import get_weight_multiplier
 from oslo_log import log as logging
 
+from fpga_pool.model.rules.instance.fitting import NOT_HAD
 from fpga_pool.nova_plugin.attempts import FurtherAttempt
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.request import REQUESTS, Request
@@ -105,19 +106,17 @@ class FpgaPoolBenefitWeigher(PoolWeigher):
 
 
 class FpgaPoolMakespanWeigher(PoolWeigher):
-    """Prefers hosts of the plan that completes all instances of a request soonest.
+    """Prefers hosts where this instance and those to come complete soonest.
 
-    The run time is the flavor's, else the median of instances of the project with this function that have ended.
+    Run times are those of flavors, else the medians of instances with the same function that have ended.
     """
 
     multiplier = "fpga_pool_makespan_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        if request.plan is None:
-            return []
         late = request.latenesses(hosts)
-        most = max((share for share in late if share is not None), default=0.0)
-        return [-(most if share is None else share) for share in late]
+        most = max((each for each in late if each != NOT_HAD), default=0.0)
+        return [-min(each, most) for each in late]
 
 
 class FpgaPoolLatticeWeigher(PoolWeigher):

@@ -14,7 +14,6 @@ from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.base import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
 from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Tier, Topology, requested
@@ -199,7 +198,8 @@ class Explain(ManageCommand, Lister):
                 known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
         catalogue = known.applied_to(catalogue)
         stay_s = wanted.runtime_s or parsed_args.stay or known.run_time_s(project, wanted.function) or STAY_S
-        return explanation(pool, catalogue, parsed_args.instance, wanted, stay_s, together=on_one_card(specs))
+        fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s, known.run_times_s())
+        return explanation(fitting, parsed_args.instance, wanted, together=on_one_card(specs))
 
     def _asked(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, str], str]:
         """Return the extra specs of the instance, and its project."""
@@ -216,23 +216,23 @@ class Explain(ManageCommand, Lister):
         return server.flavor.extra_specs or {}, server.project_id
 
 
-def explanation(
-    pool: PoolColumns, catalogue: Catalogue, instance: str, wanted: AcceleratorRequest, stay_s: float, *, together: bool
-) -> Table:
+def explanation(fitting: Fitting, instance: str, wanted: AcceleratorRequest, *, together: bool) -> Table:
     """Return for each host whether it could take an instance, with all slots on one card where `together`, and why."""
-    fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s)
+    pool = fitting.providers.pool
     rows, links = [], wished_links(wanted)
     for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
         passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
         terms = host_terms(fitting, host, wanted.count)
-        weighed = ("", "", "")
+        weighed = ("", "", "", "")
         if passes and terms is not None:
-            weighed = (f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.scarcity:.2f}")
+            weighed = (
+                f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.lateness:.3g}", f"{terms.scarcity:.2f}",
+            )  # fmt: skip
         held = _held_by(pool, number, instance)
         if lost := int(np.count_nonzero(held & (pool.slots["state"] == pool.numbers.get(SlotState.FAULTED, -1)))):
             why = f"{why}; held by the instance, but FAULTED: {lost}"
         rows.append((host, passes, int(np.count_nonzero(held)), *weighed, why))
-    return ("host", "passes", "slots held", "benefit", "completes in s", "scarcity", "why"), rows
+    return ("host", "passes", "slots held", "benefit", "completes in s", "lateness", "scarcity", "why"), rows
 
 
 def _held_by(pool: PoolColumns, host: int, instance: str) -> Bools:

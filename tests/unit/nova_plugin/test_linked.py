@@ -12,6 +12,7 @@ from nova_hosts import FREE, Host, candidate, claim, fitting
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
+from fpga_pool.model.rules.instance.fitting import NOT_HAD
 from fpga_pool.nova_plugin.request import Request
 
 INSTANCE = ("instance", "i-1", False)
@@ -96,13 +97,15 @@ def test_hosts_without_candidates_are_judged_by_the_pool_alone():
     assert request.next_pass(hosts[:1]) == []
 
 
-def test_a_plan_counts_on_linked_slots_only():
+def test_after_the_last_line_a_host_has_no_lateness():
     # Three cards in a row have a slot each: there is one line of two, and no second.
     host = Host("a", pairs("a", 3))
     request = Request(wants(Topology.LINE, 2, runtime_s=10.0), fitting(*box("a", 3, cables=Cables.LINE)), 2)
-    request.make_plan(request.first_pass([host]))
-    assert list(request.plan.first_s) == [host]
-    assert request.plan.further_s(host) == []
+    request.first_pass([host])
+    assert request.latenesses([host])[0] < NOT_HAD
+    claim(host)
+    request.next_pass([host])
+    assert request.latenesses([host]) == [NOT_HAD]
 
 
 @pytest.mark.parametrize("topology", [Topology.ANY, Topology.LINE])

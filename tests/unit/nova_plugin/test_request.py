@@ -10,6 +10,7 @@ from nova_hosts import FREE, POOL, Host, candidate, claim, empty, fitting
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+from fpga_pool.model.rules.instance.fitting import NOT_HAD
 from fpga_pool.nova_plugin.request import Request
 
 
@@ -103,32 +104,23 @@ def test_benefit_is_less_where_a_job_is_evicted():
     catalogue = load_catalogue(installed_catalogue())
     speedup, evicted = (catalogue.functions[name].speedup_on("demo") for name in ("sha256", "aes"))
     load_s = catalogue.boards["demo"].load_s("small")
-    assert request.benefit(hosts[0]) == pytest.approx(speedup)
-    assert request.benefit(hosts[1]) == pytest.approx(speedup * 3600 / (3600 + load_s) - evicted)
+    assert request.benefits(hosts)[0] == pytest.approx(speedup)
+    assert request.benefits(hosts)[1] == pytest.approx(speedup * 3600 / (3600 + load_s) - evicted)
 
 
-def test_hosts_of_the_plan_are_not_late_until_their_places_are_taken():
-    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")]), Host("c", [candidate("c", "c0")])]
-    ready = [(host, "c0", "READY", "sha256", FREE) for host in ("a", "b")]
-    request = Request(AcceleratorRequest(function="sha256", runtime_s=10.0), fitting(*ready, empty("c", "c0")), 2)
-    request.make_plan(request.first_pass(hosts))
-    late = request.latenesses(hosts)
-    assert late[:2] == [0.0, 0.0]
-    assert late[2] > 0
+def test_a_host_is_later_where_the_function_has_to_be_loaded_and_has_no_lateness_without_slots():
+    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")])]
+    ready = ("a", "c0", "READY", "sha256", FREE)
+    request = Request(AcceleratorRequest(function="sha256"), fitting(ready, ready, empty("b", "c0")), 3)
+    request.first_pass(hosts)
+    loaded, not_loaded = request.latenesses(hosts)
+    assert loaded < not_loaded < NOT_HAD
     claim(hosts[0])
     request.next_pass(hosts)
-    assert request.latenesses(hosts[:1]) == [None]
-
-
-def test_without_a_declared_run_time_the_expected_stay_is_planned():
-    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")])]
-    slots = [("a", "c0", "READY", "sha256", FREE), empty("b", "c0")]
-    request = Request(AcceleratorRequest(function="sha256"), fitting(*slots))
-    request.make_plan(request.first_pass(hosts))
-    board = load_catalogue(installed_catalogue()).boards["demo"]
-    slowdown = load_catalogue(installed_catalogue()).functions["sha256"].slowdown_on("demo")
-    # An hour on the fastest board, on the slow one here; b has to load the function before that.
-    assert request.latenesses(hosts) == [0.0, pytest.approx(board.load_s("small") / (3600.0 * slowdown), rel=1e-6)]
+    assert request.latenesses(hosts) == [loaded, not_loaded]
+    claim(hosts[0])
+    request.next_pass(hosts)
+    assert request.latenesses(hosts) == [NOT_HAD, not_loaded]
 
 
 def test_new_hosts_are_another_request():

@@ -66,6 +66,8 @@ class Terms:
     benefit: float
     #: Until the instance completes, with loading.
     completion_s: float
+    #: How much later all instances complete, those to come included: see `Fitting.latenesses`.
+    lateness: float
     #: How much other functions need these slots, 0 to 1.
     scarcity: float
 
@@ -80,6 +82,7 @@ def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
     return Terms(
         benefit=float(fitting.firsts(fitting.gains, count)[row]),
         completion_s=float(fitting.completions_s(count)[row]),
+        lateness=float(fitting.latenesses(count)[row]),
         scarcity=float(fitting.scarcity[row]),
     )
 

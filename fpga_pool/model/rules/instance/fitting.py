@@ -8,6 +8,7 @@ and are linked the same share one description, and what was computed for one of 
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.linking import SlotCandidate
+from fpga_pool.model.rules.instance.reserving import Place, reservations
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
 
 #: Slots of a host; their `card` and `provider` are numbers within the host.
@@ -100,7 +102,15 @@ NOT_HAD = math.inf
 class Fitting:
     """The slots that an instance could get for one function: by provider, and within each from the cheapest on."""
 
-    def __init__(self, providers: Providers, catalogue: Catalogue, function: str, stay_s: float) -> None:
+    def __init__(
+        self,
+        providers: Providers,
+        catalogue: Catalogue,
+        function: str,
+        stay_s: float,
+        run_times_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """`run_times_s` are the expected run times of instances of other functions, as far as they are known."""
         self.providers = providers
         self.function = function
         #: How long an instance is expected to run on the fastest board.
@@ -111,7 +121,8 @@ class Fitting:
         self.fits: Bools = traits.fits
         #: A job that cannot be preempted computes there for the pool.
         self.kept: Bools = traits.busy & ~traits.preemptible & traits.takeable
-        self.had: Bools = traits.fits & traits.takeable & pool.in_service & ~self.kept
+        available = traits.takeable & pool.in_service & ~self.kept
+        self.had: Bools = traits.fits & available
         #: (S,) see LOADED and its siblings.
         self.cost: Floats = traits.cost
         rows = np.flatnonzero(self.had)
@@ -131,6 +142,15 @@ class Fitting:
         #: (P,) how many times as long as on the fastest board the function computes there, beside what moves data over
         #: the same card's DMA already.
         self.slowdown: Floats = traits.slowdown[providers.slot] * _sharing(providers, traits)
+        #: What slots are worth to instances to come, and (P,) a slot of each provider.
+        self.reservations = reservations(
+            catalogue,
+            traits.places,
+            np.bincount(traits.place[available], minlength=len(traits.places)).astype(np.float64),
+            {**traits.demand, function: traits.demand.get(function, 0.0) + 1.0},
+            {**run_times_s, function: stay_s},
+        )
+        self.reserved: Floats = self.reservations.prices[traits.place[providers.slot]]
 
     @cached_property
     def slot_candidates(self) -> HostCandidates:
@@ -140,6 +160,13 @@ class Fitting:
     def completions_s(self, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) when an instance that gets `count` slots of each provider completes; NOT_HAD as in `firsts`."""
         return self.firsts(self.loads_s, count, free) + self.stay_s * self.slowdown
+
+    def latenesses(self, count: int, free: Ints | None = None) -> Floats:
+        """Return (P,) how much later all instances complete if one gets `count` slots of each provider.
+
+        It is the cost of its completion, and what its slots are worth to instances to come; NOT_HAD as in `firsts`.
+        """
+        return self.reservations.costs(self.completions_s(count, free)) + self.reserved
 
     def prices(self, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) what `count` slots of each provider cost, their scarcity included; NOT_HAD as in `firsts`."""
@@ -174,8 +201,14 @@ class _Traits:
         self.scarcity = np.zeros(rows)
         #: Bits per second over the card's DMA: of the function, of what holds each slot now, and at most.
         self.io_bps, self.used_bps, self.dma_bps = np.zeros(rows), np.zeros(rows), np.full(rows, np.inf)
-        scarcity = catalogue.scarcity(_demand(pool))
+        self.demand = _demand(pool)
+        scarcity = catalogue.scarcity(self.demand)
+        #: Boards and kinds of slots, and (S,) the number of each slot's.
+        self.places: list[Place] = []
+        self.place = np.zeros(rows, dtype=np.int64)
         for here, (board, kind) in _alike(pool, "board", "kind"):
+            self.place[here] = len(self.places)
+            self.places.append((board, kind))
             if catalogue.fits(function, board, kind):
                 self.fits[here] = True
                 self.speedup[here] = wanted.speedup_on(board)

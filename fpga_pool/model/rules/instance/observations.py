@@ -46,6 +46,10 @@ class Observations(Message, frozen=True, kw_only=True):
         known = {(entry.project_id, entry.function): entry.median_s for entry in self.run_times}
         return known.get((project_id, function), known.get((ALL_PROJECTS, function)))
 
+    def run_times_s(self) -> Mapping[str, float]:
+        """Return how long instances run by function, of all projects."""
+        return {entry.function: entry.median_s for entry in self.run_times if entry.project_id == ALL_PROJECTS}
+
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
         """Return a catalogue with the observed time models in the place of its own."""
         refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)

@@ -129,6 +129,25 @@ def test_the_best_of_each_provider_is_told_where_there_is_enough():
     assert found.firsts(found.costs, 1, np.array([0, 1]))[rows].tolist() == [NOT_HAD, EMPTY]
 
 
+def test_a_short_instance_leaves_fast_slots_to_the_long_ones_that_are_expected():
+    """Eight slots of g are held; one of g runs for an hour on the fast board, one of f for a minute."""
+    held = [(f"z/c{card}/r{number}", "READY", "g", INSTANCE) for card in (0, 1) for number in range(4)]
+    free = [(f"a/{card}/r{number}", "EMPTY", "", FREE) for card in ("c0", "slow0") for number in range(4)]
+    best = {}
+    for function, stay_s, others in (("f", 60.0, {"g": 3600.0}), ("g", 3600.0, {"f": 60.0})):
+        found = Fitting(Providers.of(pool(*held, *free)), CATALOGUE, function, stay_s, others)
+        late = found.latenesses(1)
+        best[function] = min(("c0", "slow0"), key=lambda card, late=late, found=found: late[row(found, "a", card)])
+    assert best == {"f": "slow0", "g": "c0"}
+
+
+def test_functions_whose_run_time_is_not_known_reserve_nothing_against_the_one_that_is():
+    found = fitting(("a/c0/r0", "EMPTY", "", FREE), ("a/slow0/r0", "EMPTY", "", FREE))
+    late = found.latenesses(1)
+    assert late[row(found, "a", "c0")] < late[row(found, "a", "slow0")]
+    assert found.latenesses(2).tolist() == [NOT_HAD, NOT_HAD]
+
+
 def test_a_function_that_is_not_in_the_catalogue_is_named():
     with pytest.raises(UnknownFunction, match="nothing"):
         fitting(("a/c0/r0", "EMPTY", "", FREE), function="nothing")
