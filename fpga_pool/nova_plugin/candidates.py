@@ -17,13 +17,33 @@ _FUNCTION = f"{NAMESPACE}:function"
 
 def accelerator_specs(spec_obj: Any) -> Mapping[str, str] | None:
     """Return the extra specs of a request for accelerators, be they right or wrong; None for any other request."""
-    flavor = spec_obj.flavor
-    if not flavor or "extra_specs" not in flavor:
-        return None
-    extra_specs: Mapping[str, str] = flavor.extra_specs
+    extra_specs = flavor_specs(spec_obj)
     if _FUNCTION in extra_specs or any(_is_about_slots(name) for name in extra_specs):
         return extra_specs
     return None
+
+
+class _LastFlavor:
+    """The flavor that was read last: all filters and weighers read that of a request, one after the other."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Any, Mapping[str, str]] = None, {}
+
+    def specs(self, flavor: Any) -> Mapping[str, str]:
+        """Return its extra specs; to ask whether it has some takes longer than all else for an ordinary request."""
+        last, specs = self._known
+        if flavor is not last:
+            specs = flavor.extra_specs if flavor and "extra_specs" in flavor else {}
+            self._known = flavor, specs  # at once: threads share it
+        return specs
+
+
+_LAST_FLAVOR = _LastFlavor()
+
+
+def flavor_specs(spec_obj: Any) -> Mapping[str, str]:
+    """Return the extra specs of a request's flavor; none if it has no flavor."""
+    return _LAST_FLAVOR.specs(spec_obj.flavor)
 
 
 def _is_about_slots(name: str) -> bool:

@@ -15,6 +15,7 @@ from oslo_log import log as logging
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.extra_specs import wrong_tier
 from fpga_pool.model.flavor import NAMESPACE, TIER_CLASSES, Tier, requested_tier, tiers_provider_uuid
+from fpga_pool.nova_plugin.candidates import flavor_specs
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.placement import providers_with
 
@@ -29,11 +30,8 @@ _RATIO = 2.0
 
 def tier_specs(spec_obj: Any) -> Mapping[str, str] | None:
     """Return the extra specs of a request for a tier; None for any other request."""
-    flavor = spec_obj.flavor
-    if not flavor or "extra_specs" not in flavor or _TIER not in flavor.extra_specs:
-        return None
-    extra_specs: Mapping[str, str] = flavor.extra_specs
-    return extra_specs
+    extra_specs = flavor_specs(spec_obj)
+    return extra_specs if _TIER in extra_specs else None
 
 
 class FpgaPoolTierFilter(filters.BaseHostFilter):
