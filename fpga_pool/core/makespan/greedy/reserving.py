@@ -16,7 +16,7 @@ _POWER = 8
 #: Completion times count at most as this multiple of the longest that is unavoidable.
 _MOST = 4.0
 #: Share of the free places that requests to come are expected to take.
-_FILLED = 0.9
+FILLED = 0.9
 #: Each request is divided among its places by softmax of its costs.  The temperature falls from round to round, so that
 #: prices reach the size of the largest costs first, and that of small differences last.
 _TEMPERATURES = tuple(np.geomspace(20.0, 0.05, 20).tolist())
@@ -38,12 +38,12 @@ def costs(times_s: Floats, longest_s: float) -> Floats:
     return finite
 
 
-def place_prices(cost: Floats, mix: Floats, free: Floats) -> Floats:
+def place_prices(cost: Floats, mix: Floats, free: Floats, filled: float = FILLED) -> Floats:
     """Return (C,) the prices at which requests ask for no more than the free places.
 
     `cost` (F, C) is that of each kind of request on each class of places (inf = it cannot be placed there), `mix` (F,)
-    the relative frequencies of the kinds, and `free` (C,) the numbers of free places.  A place of a class that has no
-    free ones is worth nothing: nobody can take it.
+    the relative frequencies of the kinds, and `free` (C,) the numbers of free places, of which a share of `filled` is
+    asked for.  A place of a class that has no free ones is worth nothing: nothing can take it.
     """
     prices = np.zeros(len(free))
     there = np.flatnonzero(free)
@@ -51,7 +51,7 @@ def place_prices(cost: Floats, mix: Floats, free: Floats) -> Floats:
     if not placed.any():
         return prices
     cost, free = cost[np.ix_(placed, there)], free[there]
-    requests = mix[placed] / mix[placed].sum() * free.sum() * _FILLED
+    requests = mix[placed] / mix[placed].sum() * free.sum() * filled
     for temperature in _TEMPERATURES:
         likely = (cost + prices[there]) / -temperature
         share = np.exp(likely - likely.max(axis=1, keepdims=True))
