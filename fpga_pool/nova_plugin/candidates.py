@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS, TIER_SPECS
 from fpga_pool.model.rules.instance.fitting import NOT_HAD, SCARCITY, Fitting
@@ -183,8 +185,9 @@ class FreeSlots:
         """
         fitting, rows = self._fitting, [row for row, _ in needs]
         loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
-        completion_s = loading_s + fitting.stay_s * fitting.slowdown[rows].max()
-        return float(fitting.reservations.costs(completion_s) + fitting.reserved[rows].max())
+        completion_s = np.array([loading_s + fitting.stay_s * fitting.slowdown[rows].max()])
+        evictions = np.array([self._sum(fitting.evicts, needs)])
+        return float(fitting.reservations.latenesses(completion_s, fitting.reserved[rows].max(), evictions)[0])
 
     def take(self, needs: Needs) -> None:
         """Note that an instance was given slots."""

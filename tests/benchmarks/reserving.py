@@ -61,7 +61,9 @@ def makespan_s(rule, times_s, functions):
             mix = np.bincount(functions[number:], minlength=FUNCTIONS).astype(float)
             filled = mix.sum() / free.sum()
         cost = costs(expected_s, unavoidable_s(expected_s))
-        score = times_s[function] if rule == "first" else cost[function] + place_prices(cost, mix, free, filled)
+        score = times_s[function]
+        if rule != "first":  # of equally late places the one where it completes first
+            score = np.round(cost[function] + place_prices(cost, mix, free, filled), 2) + 1e-9 * score
         place = np.where(free > 0, score, np.inf).argmin()
         free[place] -= 1
         last_s = max(last_s, times_s[function, place])

@@ -1,5 +1,6 @@
 """One request from pass to pass: what was claimed, what was refused, and what weighers read."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from nova_hosts import FREE, POOL, Host, candidate, claim, empty, fitting
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.rules.instance.fitting import NOT_HAD
-from fpga_pool.nova_plugin.request import Request
+from fpga_pool.nova_plugin.pool import DeclaredRunTimes
+from fpga_pool.nova_plugin.request import Request, Requests
 
 
 def test_a_card_that_the_instances_before_have_filled_is_not_offered_again():
@@ -108,19 +110,48 @@ def test_benefit_is_less_where_a_job_is_evicted():
     assert request.benefits(hosts)[1] == pytest.approx(speedup * 3600 / (3600 + load_s) - evicted)
 
 
-def test_a_host_is_later_where_the_function_has_to_be_loaded_and_has_no_lateness_without_slots():
-    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")])]
-    ready = ("a", "c0", "READY", "sha256", FREE)
-    request = Request(AcceleratorRequest(function="sha256"), fitting(ready, ready, empty("b", "c0")), 3)
+def test_hosts_are_later_where_a_job_is_evicted_and_not_where_a_function_is_loaded_in_a_moment():
+    hosts = [Host(name, [candidate(name, "c0")]) for name in ("a", "b", "c")]
+    ready, busy = ("a", "c0", "READY", "sha256", FREE), ("c", "c0", "BUSY", "sha256", POOL)
+    request = Request(AcceleratorRequest(function="sha256"), fitting(ready, ready, empty("b", "c0"), busy), 3)
     request.first_pass(hosts)
-    loaded, not_loaded = request.latenesses(hosts)
-    assert loaded < not_loaded < NOT_HAD
+    loaded, not_loaded, evicted = request.latenesses(hosts)
+    assert loaded == not_loaded
+    assert evicted == pytest.approx(loaded + 1.0)
     claim(hosts[0])
     request.next_pass(hosts)
-    assert request.latenesses(hosts) == [loaded, not_loaded]
+    assert request.latenesses(hosts) == [loaded, not_loaded, evicted]
     claim(hosts[0])
     request.next_pass(hosts)
-    assert request.latenesses(hosts) == [NOT_HAD, not_loaded]
+    assert request.latenesses(hosts) == [NOT_HAD, not_loaded, evicted]
+
+
+def test_results_of_the_filter_are_kept_as_long_as_the_request():
+    class Spec:
+        pass
+
+    kept, spec, other = Requests(), Spec(), Spec()
+    request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0")))
+    kept.keep(spec, request)
+    assert kept.get(spec) is request
+    assert kept.get(other) is None
+    kept.drop(spec)
+    assert kept.get(spec) is None
+    kept.keep(other, request)
+    gone = id(other)
+    del other
+    gc.collect()
+    assert gone not in kept._of
+
+
+def test_run_times_of_other_functions_are_the_mean_of_what_flavors_declare():
+    declared = DeclaredRunTimes()
+    assert declared.means_s() == {}
+    for run_time_s in (100.0, 200.0):
+        declared.note("aes", run_time_s)
+    declared.note("sha256", 7.0)
+    # The newest counts a tenth.
+    assert declared.means_s() == {"aes": pytest.approx(110.0), "sha256": 7.0}
 
 
 def test_new_hosts_are_another_request():

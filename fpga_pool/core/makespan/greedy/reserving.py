@@ -20,8 +20,8 @@ FILLED = 0.9
 #: Each request is divided among its places by softmax of its costs.  The temperature falls from round to round, so that
 #: prices reach the size of the largest costs first, and that of small differences last.
 _TEMPERATURES = tuple(np.geomspace(20.0, 0.05, 20).tolist())
-#: Among equal costs the earlier completion is the better one; costs have so many digits, so that equals stay equal.
-_LITTLE, _DIGITS = 1e-6, 12
+#: What is so small that it is nothing.
+_LITTLE = 1e-6
 
 
 def unavoidable_s(times_s: Floats) -> float:
@@ -32,10 +32,8 @@ def unavoidable_s(times_s: Floats) -> float:
 
 def costs(times_s: Floats, longest_s: float) -> Floats:
     """Return the costs of completion times, in units of `longest_s`; inf stays inf."""
-    share = times_s / longest_s
-    cost = np.minimum(share, _MOST) ** _POWER + _LITTLE * share
-    finite: Floats = np.where(np.isfinite(share), np.round(cost, _DIGITS), np.inf)
-    return finite
+    cost: Floats = np.where(np.isfinite(times_s), np.minimum(times_s / longest_s, _MOST) ** _POWER, np.inf)
+    return cost
 
 
 def place_prices(cost: Floats, mix: Floats, free: Floats, filled: float = FILLED) -> Floats:

@@ -137,6 +137,8 @@ class Fitting:
         self.costs: Floats = traits.cost[rows]
         self.gains: Floats = traits.speedup[rows] * share - evicted
         self.loads_s: Floats = traits.load_s[rows]
+        #: (N,) 1 where a job is evicted, else 0.
+        self.evicts: Floats = (self.costs >= EVICTION).astype(np.float64)
         #: (P,) what giving away a slot takes from other functions: see `Catalogue.scarcity`.
         self.scarcity: Floats = traits.scarcity[providers.slot]
         #: (P,) how many times as long as on the fastest board the function computes there, beside what moves data over
@@ -162,11 +164,12 @@ class Fitting:
         return self.firsts(self.loads_s, count, free) + self.stay_s * self.slowdown
 
     def latenesses(self, count: int, free: Ints | None = None) -> Floats:
-        """Return (P,) how much later all instances complete if one gets `count` slots of each provider.
+        """Return (P,) how much later all complete if an instance gets `count` slots of each provider: `Reservations`.
 
-        It is the cost of its completion, and what its slots are worth to instances to come; NOT_HAD as in `firsts`.
+        NOT_HAD as in `firsts`.
         """
-        return self.reservations.costs(self.completions_s(count, free)) + self.reserved
+        evictions = self.firsts(self.evicts, count, free)
+        return self.reservations.latenesses(self.completions_s(count, free), self.reserved, evictions)
 
     def prices(self, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) what `count` slots of each provider cost, their scarcity included; NOT_HAD as in `firsts`."""

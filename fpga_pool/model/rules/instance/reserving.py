@@ -17,14 +17,19 @@ Place = tuple[str, str]
 class Reservations:
     """Prices of slots for an instance of one function."""
 
-    #: (C,) by board and kind: what one slot is worth to instances to come, in the unit of `costs`.
+    #: (C,) by board and kind: what one slot is worth to instances to come; 1 is the cost of completing last.
     prices: Floats
     #: The longest time of any function on its fastest board, in seconds.
     longest_s: float
 
-    def costs(self, completions_s: Floats) -> Floats:
-        """Return what completion after so many seconds costs; inf stays inf."""
-        return costs(completions_s, self.longest_s)
+    def latenesses(self, completions_s: Floats, prices: Floats, evictions: Floats) -> Floats:
+        """Return how much later all instances complete; inf stays inf.
+
+        It is the cost of a completion time, and what the slot is worth to instances to come.  What is evicted counts as
+        if it completed last.  All in hundredths: smaller differences are left to other terms.
+        """
+        latenesses: Floats = np.round(costs(completions_s, self.longest_s) + prices + evictions, 2)
+        return latenesses
 
 
 def reservations(
