@@ -112,7 +112,7 @@ def test_benefit_is_less_where_a_job_is_evicted():
 
 def test_hosts_are_later_where_a_job_is_evicted_and_not_where_a_function_is_loaded_in_a_moment():
     hosts = [Host(name, [candidate(name, "c0")]) for name in ("a", "b", "c")]
-    ready, busy = ("a", "c0", "READY", "sha256", FREE), ("c", "c0", "BUSY", "sha256", POOL)
+    ready, busy = ("a", "c0", "READY", "sha256", FREE), ("c", "c0", "BUSY", "aes", POOL)
     request = Request(AcceleratorRequest(function="sha256"), fitting(ready, ready, empty("b", "c0"), busy), 3)
     request.first_pass(hosts)
     loaded, not_loaded, evicted = request.latenesses(hosts)
