@@ -22,7 +22,7 @@ from fpga_pool.model.lifecycle.job import EvictRequested
 from fpga_pool.model.objects.pool import CPU, Job, JobState, Slot, SlotState, is_cpu
 from fpga_pool.model.rules.batch.placing import held_by_others, usable
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
-from fpga_pool.model.rules.shared.scarcity import least_scarce_first
+from fpga_pool.model.rules.shared.scarcity import scarcity_by_kind
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -129,13 +129,14 @@ def online_view(
     if not waiting and not on_cpu and (requested is None or not for_loads):
         return None
     leases, hosts = tx.leases(), {host.name: host for host in tx.hosts()}
-    foreign, all_slots = held_by_others(leases), least_scarce_first(tx.slots(), catalogue, leases)
+    foreign, all_slots = held_by_others(leases), tx.slots()
     slots = tuple(slot for slot in all_slots if slot.kind != CPU and slot.board in catalogue.boards)
     serving = {slot.name for slot in all_slots if usable(slot, hosts[slot.host], foreign)}
     on_duty = [slot for slot in slots if slot.name in serving]
     if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in on_duty):
         return None
-    pool = _pool(catalogue, slots, models := known_time_models(catalogue, tx.time_models()))
+    models = known_time_models(catalogue, tx.time_models())
+    pool = _pool(catalogue, slots, models, scarcity_by_kind(catalogue, leases))
     queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
     for job in active:
         queues[job.slot] += (job,)
@@ -196,9 +197,12 @@ def _settled(job: Job, settings: PoolSettings) -> bool:
     return leaves or job.counted_attempts > settings.max_attempts // 2
 
 
-def _pool(catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels) -> OnlinePool:
+def _pool(
+    catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels, scarcity: Mapping[tuple[str, str], float]
+) -> OnlinePool:
     functions = [catalogue.functions[name] for name in sorted(catalogue.functions)]
-    kinds = list(dict.fromkeys((slot.board, slot.kind) for slot in slots))
+    # Among equal slots a policy takes one of the first kind.
+    kinds = sorted(dict.fromkeys((slot.board, slot.kind) for slot in slots), key=scarcity.__getitem__)
     cards = {card: i for i, card in enumerate(dict.fromkeys((slot.host, slot.card, slot.board) for slot in slots))}
     return OnlinePool(
         functions=tuple(function.name for function in functions),
