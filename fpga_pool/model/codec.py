@@ -9,6 +9,7 @@ of several classes (`Action`, `Report`) names itself in its `type`.
 import json
 import re
 import reprlib
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
@@ -28,6 +29,10 @@ _REPR.maxlevel, _REPR.maxstring, _REPR.maxlong, _REPR.maxother = 4, 200, 100, 20
 _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxfrozenset = _REPR.maxdict = 30
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`")
+
+
+#: msgspec completes what it remembers of a class while another thread may already read by it, and crashes then.
+_PREPARING = threading.Lock()
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +69,9 @@ def read(wanted: Any, plain: object, place: str = "message", *, root: str = "mes
 @cache
 def _holder(wanted: Any) -> Any:
     """Return a class whose field `it` is of a type: msgspec remembers how to read a class, and no other type."""
-    return msgspec.defstruct("Holder", [("it", wanted)])
+    holder = msgspec.defstruct("Holder", [("it", wanted)])
+    _decoder(holder)
+    return holder
 
 
 @cache
@@ -128,7 +135,9 @@ def from_body(wanted: Any, text: bytes) -> Any:
 
 @cache
 def _decoder(wanted: Any) -> Any:
-    return msgspec.json.Decoder(wanted)
+    """Return a decoder of a type; what msgspec remembers of the classes in it is complete then."""
+    with _PREPARING:
+        return msgspec.json.Decoder(wanted)
 
 
 def _refuse_constant(name: str) -> None:

@@ -22,6 +22,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, OtherRun, Unauthenticated
 from fpga_pool.rpc.roles import INTRODUCING, REPEATABLE, Role
 
@@ -205,9 +206,10 @@ class Gate:
 
 def _read(context: Mapping[str, Any]) -> _SignedEnvelope:
     try:
-        return msgspec.convert(dict(context), _SignedEnvelope)
-    except msgspec.ValidationError:
+        envelope: _SignedEnvelope = read(_SignedEnvelope, dict(context))
+    except InvalidInput:
         raise Unauthenticated("the call is not signed") from None
+    return envelope
 
 
 def _is_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
