@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 from fpga_pool.client import Client, JobSpec
@@ -32,6 +33,13 @@ class User(threading.Thread):
         self.ends_s, self.times_s = [], []
 
     def run(self):
+        try:
+            self._submit()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # nobody waits for the others
+
+    def _submit(self):
         self._run_batch()
         self.warm.set()
         self._go.wait()
