@@ -41,10 +41,10 @@ def place_prices(cost: Floats, mix: Floats, free: Floats, filled: float = FILLED
 
     `cost` (F, C) is that of each kind of request on each class of places (inf = it cannot be placed there), `mix` (F,)
     the relative frequencies of the kinds, and `free` (C,) the numbers of free places, of which a share of `filled` is
-    asked for.  A place of a class that has no free ones is worth nothing: nothing can take it.
+    asked for.  Places that nothing can take are worth nothing, and no requests are expected for them.
     """
     prices = np.zeros(len(free))
-    there = np.flatnonzero(free)
+    there = np.flatnonzero((free > 0) & np.isfinite(cost).any(axis=0))
     placed = np.isfinite(cost[:, there]).any(axis=1)
     if not placed.any():
         return prices
