@@ -21,6 +21,8 @@ from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, Job, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.shared.columns import Providers
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.services.audit import audit
 from fpga_pool.sim.scenario.hosts import pool_columns
@@ -114,7 +116,8 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
         if instance.request.uuid == name:
             wanted, stay_s = instance.request.wanted, instance.request.stays_s or STAY_S
             with store.reading() as tx:
-                return explanation(pool_columns(tx), run.catalogue, name, wanted, stay_s, together=False)
+                fitting = Fitting(Providers.of(pool_columns(tx)), run.catalogue, wanted.function, stay_s)
+            return explanation(fitting, name, wanted, together=False)
     with store.reading() as tx:
         if store.get(Task, name) is not None:
             columns, values = task.details(task_detail(tx, name, run.catalogue, now_s))
