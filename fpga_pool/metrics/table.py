@@ -8,6 +8,7 @@ pool, their values are added up, or the largest is taken.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 #: Value of a label in place of all values beyond its limit.
 OTHER = "other"
@@ -82,28 +83,21 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _RATIO = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
+def _metric(kind: Kind, exporter: Exporter, name: str, text: str, labels: tuple[str, ...], **more: Any) -> Metric:
+    return Metric(name=f"fpga_pool_{name}", kind=kind, exporter=exporter, help=text, labels=labels, **more)
+
+
 def _gauge(exporter: Exporter, name: str, text: str, *labels: str, unit: str = "", largest: bool = False) -> Metric:
-    merged: Callable[[Iterable[float]], float] = max if largest else sum
-    return Metric(
-        name=f"fpga_pool_{name}", kind=Kind.GAUGE, exporter=exporter, help=text, labels=labels, unit=unit, merged=merged
-    )
+    return _metric(Kind.GAUGE, exporter, name, text, labels, unit=unit, merged=max if largest else sum)
 
 
 def _counter(exporter: Exporter, name: str, text: str, *labels: str, unit: str = "") -> Metric:
-    return Metric(name=f"fpga_pool_{name}", kind=Kind.COUNTER, exporter=exporter, help=text, labels=labels, unit=unit)
+    return _metric(Kind.COUNTER, exporter, name, text, labels, unit=unit)
 
 
 def _histogram(exporter: Exporter, name: str, text: str, *labels: str, unit: str = "seconds") -> Metric:
     buckets = _SECONDS if unit == "seconds" else _RATIO
-    return Metric(
-        name=f"fpga_pool_{name}",
-        kind=Kind.HISTOGRAM,
-        exporter=exporter,
-        help=text,
-        labels=labels,
-        unit=unit,
-        buckets=buckets,
-    )
+    return _metric(Kind.HISTOGRAM, exporter, name, text, labels, unit=unit, buckets=buckets)
 
 
 _S, _A, _API = Exporter.SCHEDULER, Exporter.AGENT, Exporter.API
@@ -154,13 +148,13 @@ PLANNING = _histogram(
     _S, "planning_seconds", "Duration of each step of the planning cycles that decided something.", "family", "step"
 )
 POLICY_FAILURES = _counter(_S, "policy_failures_total", "Errors raised by scheduling policies.", "family")
-JOB_WAIT = Metric(
-    name="fpga_pool_job_wait_seconds",
-    kind=Kind.SUMMARY,
-    exporter=_S,
-    help="Time from the creation of a job to the start of its computation; each attempt counts.",
+JOB_WAIT = _metric(
+    Kind.SUMMARY,
+    _S,
+    "job_wait_seconds",
+    "Time from the creation of a job to the start of its computation; each attempt counts.",
+    ("project",),
     unit="seconds",
-    labels=("project",),
 )
 JOBS_ENDED = _counter(_S, "jobs_ended_total", "Jobs that have ended, by final state.", "state", "function")
 JOB_ERRORS = _counter(_S, "job_errors_total", "Jobs that have failed for good, by code of the error.", "code")
