@@ -10,7 +10,7 @@ from typing import Any
 from oslo_config import cfg, types
 from stevedore import driver, exception
 
-from fpga_pool.core.policy import GROUPS, Parametrised, Proving
+from fpga_pool.core.policy import GROUPS, Parametrised, Preparing, Proving
 from fpga_pool.model.exceptions import InvalidInput
 
 _FLAGS: Mapping[str, bool] = {"true": True, "false": False}
@@ -52,6 +52,13 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
         return policy(params(**{field.name: values[field.name] for field in fields(params)}))
     except ValueError as error:
         raise InvalidInput(f"[{_group_name(name)}] {error}") from error
+
+
+def compile_loops(group: str, name: str) -> None:
+    """Compile what the decisions of a policy need and the cache lacks."""
+    policy = load_policy(group, name)
+    if isinstance(policy, Preparing):
+        policy.prepare()
 
 
 def tuned_policy(group: str, name: str, parameters: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Any:

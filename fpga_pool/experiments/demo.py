@@ -23,8 +23,8 @@ from rich.table import Table
 
 from fpga_pool.client import BatchProgress, BatchResult, Client, JobSpec
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.policy import BatchPolicy, Preparing, Sparing
+from fpga_pool.conf.policies import compile_loops, load_policy, policy_names
+from fpga_pool.core.policy import BatchPolicy, Sparing
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.experiments.charts import draw_gantt
 from fpga_pool.experiments.embedded import Options, embedded_pool
@@ -150,7 +150,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         files = arguments.files or generate_files(output / "input", FILES, MEAN_BYTES, SEED)
         policies = arguments.policy or POLICIES
-        _compile_loops(policies, console)
+        for name in policies:  # now, so that no pool compiles while its batch is measured
+            with console.status(f"{name}: compiling its loops, once per installation"):
+                compile_loops("batch", name)
         measured = [_measure(policy, files, output, console) for policy in policies]
     except (FpgaPoolError, OSError) as error:
         console.print(f"tools/demo: {error}", style="red", markup=False)
@@ -188,15 +190,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 # One policy ----------------------------------------------------------------------------------------------------
-
-
-def _compile_loops(policies: Sequence[str], console: Console) -> None:
-    """Fill the cache of compiled loops, so that no pool compiles while its batch is measured."""
-    for name in policies:
-        policy = load_policy("batch", name)
-        if isinstance(policy, Preparing):
-            with console.status(f"{name}: compiling its loops, once per installation"):
-                policy.prepare()
 
 
 def _measure(policy: str, files: Sequence[Path], output: Path, console: Console) -> Measured:

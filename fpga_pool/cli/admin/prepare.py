@@ -5,8 +5,7 @@ import time
 from importlib.util import find_spec
 
 from fpga_pool.cli.admin.base import ManageCommand
-from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.policy import Preparing
+from fpga_pool.conf.policies import compile_loops, policy_names
 from fpga_pool.model.exceptions import InvalidInput
 
 #: The families that services plan.
@@ -23,7 +22,5 @@ class Prepare(ManageCommand):
         began_s = time.monotonic()
         for family in FAMILIES:
             for name in policy_names(family):
-                policy = load_policy(family, name)
-                if isinstance(policy, Preparing):
-                    policy.prepare()
+                compile_loops(family, name)
         self.print_line(f"compiled loops are ready after {time.monotonic() - began_s:.1f} s")
