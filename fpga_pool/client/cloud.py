@@ -16,7 +16,6 @@ def cloud_login(name: str | None = None) -> Login:
         raise InvalidInput(f"the login to a cloud: {error}: pip install 'fpga_pool[openstack]'") from error
     try:
         cloud = OpenStackConfig(app_name="fpga_pool").get_one(cloud=name)
-        interface = cloud.get_interface(SERVICE_TYPE) or "public"
-        return Login(cloud.get_session(), interface, cloud.get_region_name(SERVICE_TYPE))
+        return Login(cloud.get_session(), cloud.get_interface(SERVICE_TYPE), cloud.get_region_name(SERVICE_TYPE))
     except (ConfigException, auth_errors.AuthPluginException) as error:
         raise InvalidInput(f"the login to the cloud is not configured: {error}") from error

@@ -21,7 +21,7 @@ class Proxy(proxy.Proxy):
     @cached_property
     def client(self) -> Client:
         """The client library; it keeps no connections of its own."""
-        return Client(login=Login(self.session, self.interface or "public", self.region_name))
+        return Client(login=Login(self.session, self.interface, self.region_name))
 
 
 class FpgaService(service_description.ServiceDescription):

@@ -66,7 +66,8 @@ class Login:
     """A session of keystoneauth with a cloud, and which endpoint of the pool is wanted there."""
 
     session: session.Session
-    interface: str = "public"
+    #: None = public.
+    interface: str | None = None
     region: str | None = None
 
 
@@ -105,7 +106,7 @@ class ApiSession:
         self._adapter = adapter.Adapter(
             login.session,
             service_type=SERVICE_TYPE,
-            interface=login.interface,
+            interface=login.interface or "public",
             region_name=login.region,
             endpoint_override=endpoint,
             user_agent="fpga_pool.client",

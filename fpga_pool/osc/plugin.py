@@ -19,7 +19,7 @@ def make_client(instance: Any) -> "Client":
     from fpga_pool.client import Client
     from fpga_pool.client.session import Login
 
-    return Client(login=Login(instance.session, instance.interface or "public", instance.region_name or None))
+    return Client(login=Login(instance.session, instance.interface, instance.region_name or None))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
