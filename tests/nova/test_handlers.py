@@ -132,10 +132,12 @@ class Handlers(test.NoDBTestCase):
         names = load_catalogue(installed_catalogue()).functions
         self.pool.run_times = [{"project_id": "", "function": name, "median_s": 1e-4} for name in names]
         self.flags(benefit_weight_multiplier=0.0, makespan_weight_multiplier=1.0, group="fpga_pool")
-        spec = self.spec(extra_specs())
-        spec.project_id = "p"
+        observed, declared = self.spec(extra_specs()), self.spec(extra_specs(runtime="3600"))
+        observed.project_id = declared.project_id = "p"
         with mock.patch("fpga_pool.nova_plugin.filters.slots_left", return_value=None):
-            assert self.weighed(self.hosts(3), spec) == {"host1": 1.0, "host2": 1.0, "host3": 0.0}
+            assert self.weighed(self.hosts(3), observed) == {"host1": 1.0, "host2": 1.0, "host3": 0.0}
+            # What the flavor declares has precedence; with it loading makes no difference.
+            assert self.weighed(self.hosts(3), declared) == {"host1": 0.0, "host2": 0.0, "host3": 0.0}
 
     def test_the_host_that_loses_the_fewest_connections_weighs_most(self):
         # Each host has slots on cards in a row: 2 of 2 are used up, 2 of 3 or of 4 are cut off.
