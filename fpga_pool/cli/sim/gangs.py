@@ -104,7 +104,7 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
         default=default.usage_threshold,
         metavar="U",
         help="foreground usage from which on the background makes no progress; also a parameter of the policies; "
-        "section 2.1 (default: {default.usage_threshold:g})",
+        f"section 2.1 (default: {default.usage_threshold:g})",
     )
     said = more.add_mutually_exclusive_group()
     said.add_argument(

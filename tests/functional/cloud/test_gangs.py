@@ -311,6 +311,14 @@ def moving(gangs, images):
     return moves, server, make_room
 
 
+def counts_on(numbers):
+    """No number comes twice, and none is missing but the one whose line was on its way through the serial port when the
+    guest was saved: what is in the port's buffers then is lost, which the guest does not notice.
+    """
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) >= numbers[-1] - numbers[0], numbers
+
+
 def test_a_gang_moves_to_another_processor_of_its_host_and_counts_on(gangs, one_host, moving):
     moves, server, make_room = moving
     moved = make_room()
@@ -318,7 +326,8 @@ def test_a_gang_moves_to_another_processor_of_its_host_and_counts_on(gangs, one_
     gangs.until_counted({0: moved}, 40)
     born, numbers = gangs.counted(moved)
     assert len(born) == 1
-    assert numbers == list(range(1, len(numbers) + 1))
+    counts_on(numbers)
+    assert numbers[0] == 1
     detail = gangs.finished(moves)
     assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert detail.gang.failures == 0
@@ -347,7 +356,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     gangs.until(lambda: gangs.counted(moved)[1], "it counts on")
     born_there, numbers_there = gangs.counted(moved)
     assert born_there == born
-    assert numbers_there == list(range(numbers_there[0], numbers_there[-1] + 1))
+    counts_on(numbers_there)
     assert numbers_there[0] > numbers[-1]
     detail = gangs.finished(moves)
     assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
