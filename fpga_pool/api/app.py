@@ -18,7 +18,7 @@ from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operations import OPERATIONS, Call, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS
-from fpga_pool.api.policies import OTHERS, authorize, default_enforcer, rule_name
+from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
 from fpga_pool.api.server import is_loopback
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
@@ -69,9 +69,9 @@ def create_app(
     app.add_url_rule("/v1/", view_func=show_version)
     app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
     add_dashboard(app)
-    rules = enforcer or default_enforcer()
+    authorizer = Authorizer(enforcer or default_enforcer())
     for operation in OPERATIONS:
-        app.add_url_rule(operation.path, operation.name, _view(operation, rules), methods=[operation.method])
+        app.add_url_rule(operation.path, operation.name, _view(operation, authorizer), methods=[operation.method])
     return app
 
 
@@ -94,15 +94,15 @@ def openapi_document() -> ResponseReturnValue:
     return _json(openapi())
 
 
-def _view(operation: Operation, rules: Enforcer) -> Callable[..., ResponseReturnValue]:
+def _view(operation: Operation, authorizer: Authorizer) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
         caller = context.identify()
-        authorize(rules, rule_name(operation), operation.persona, caller)
+        authorizer.require(rule_name(operation), operation.persona, caller)
         query = _query(operation.query)
         if getattr(query, "project_id", None) not in (None, caller.project_id):
-            authorize(rules, OTHERS, OTHER_PROJECTS, caller)
+            authorizer.require(OTHERS, OTHER_PROJECTS, caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         answer = operation.handle(Call(known, query, body))

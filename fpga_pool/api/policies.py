@@ -1,7 +1,9 @@
 """oslo.policy: a documented rule for each operation of the table, and their enforcement."""
 
+import math
 import re
 import sys
+import time
 
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -11,6 +13,9 @@ from fpga_pool.api.operations import OPERATIONS, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
 from fpga_pool.model.messages.requests import WorkQuery
+
+#: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
+REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
 #: The rule of lists of other projects' objects.
 OTHERS = "fpga_pool:list_other_projects"
@@ -78,13 +83,39 @@ def get_enforcer() -> policy.Enforcer:
     return make_enforcer(conf)
 
 
-def authorize(enforcer: policy.Enforcer, name: str, persona: Persona, caller: RequestContext) -> None:
-    """Raise Forbidden if a rule does not allow an operation to the caller, on objects of the caller's project."""
-    target = {"project_id": caller.project_id, "user_id": caller.user_id}
-    try:
-        allowed = enforcer.authorize(name, target, caller)
-    except policy.InvalidScope:
-        allowed = False
-    if not allowed:
-        scopes = " or ".join(persona.scopes)
-        raise Forbidden(f"{name} is not allowed with your roles; the policy requires a token of {scopes} scope")
+class Authorizer:
+    """Decides by the rules of an enforcer; threads may share it.
+
+    What it decided about a caller holds for `REMEMBERED_S`: oslo.policy looks for changed files at every question,
+    which takes longer than all else that the API does itself for a request.
+    """
+
+    def __init__(self, enforcer: policy.Enforcer) -> None:
+        self._enforcer = enforcer
+        #: By rule and all that rules can know of a caller: whether it is allowed, and when that was decided.
+        self._decided: dict[tuple[object, ...], tuple[bool, float]] = {}
+
+    def require(self, name: str, persona: Persona, caller: RequestContext) -> None:
+        """Raise Forbidden if a rule does not allow an operation to the caller, on objects of the caller's project."""
+        if not self._allows(name, caller):
+            scopes = " or ".join(persona.scopes)
+            raise Forbidden(f"{name} is not allowed with your roles; the policy requires a token of {scopes} scope")
+
+    def _allows(self, name: str, caller: RequestContext) -> bool:
+        values = caller.to_policy_values().values()
+        key = (name, *(tuple(value) if isinstance(value, list) else value for value in values))
+        now_s = time.monotonic()
+        allowed, decided_s = self._decided.get(key, (False, -math.inf))
+        if now_s - decided_s > REMEMBERED_S:
+            allowed = self._decide(name, caller)
+            if len(self._decided) >= REMEMBERED:
+                self._decided.clear()
+            self._decided[key] = allowed, now_s
+        return allowed
+
+    def _decide(self, name: str, caller: RequestContext) -> bool:
+        target = {"project_id": caller.project_id, "user_id": caller.user_id}
+        try:
+            return bool(self._enforcer.authorize(name, target, caller))
+        except policy.InvalidScope:
+            return False

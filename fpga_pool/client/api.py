@@ -1,7 +1,7 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -102,6 +102,7 @@ class PoolApi:
         connect_retries: int = 2,
     ) -> None:
         """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT."""
+        self._hosts: Mapping[str, Host] = {}
         self._http = ApiSession(
             endpoint or (DEFAULT_ENDPOINT if login is None else None),
             project_id,
@@ -364,6 +365,19 @@ class PoolApi:
     def hosts(self, limit: int | None = None, **filters: Unpack[HostFilters]) -> list[Host]:
         """Return all hosts (those that `filters` fit), by name."""
         return self._list(Host, "hosts", limit, filters)
+
+    def known_hosts(self, names: Collection[str]) -> Mapping[str, Host]:
+        """Return hosts by name: as they were listed last, unless one of `names` was not among them.
+
+        Their addresses may be old: after a connection that failed, `forget_hosts` has them listed again.
+        """
+        if not self._hosts.keys() >= set(names):
+            self._hosts = {host.name: host for host in self.hosts()}
+        return self._hosts
+
+    def forget_hosts(self) -> None:
+        """Have the hosts listed again when one is needed next."""
+        self._hosts = {}
 
     def services(self) -> list[Service]:
         """Return the schedulers and agents of the pool."""

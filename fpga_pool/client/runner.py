@@ -7,7 +7,7 @@ the way is an error here: streams are opened again, with growing pauses, until t
 import queue
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +88,7 @@ class BatchRunner:
             desk=TicketDesk(api, self.batch_uuid), egress=PacingDriver(), ssl_context=ssl_context
         )
         self._transfers: list[Transfer] = []
-        self._hosts: dict[str, Host] = {}
+        self._hosts: Mapping[str, Host] = {}
         #: Streams that have ended, each with what came of it.
         self._done: queue.SimpleQueue[Sequence[tuple[Stream | Parcel, Outcome | None]]] = queue.SimpleQueue()
         self._transfer_of: dict[str, Transfer] = {}
@@ -235,8 +235,9 @@ class BatchRunner:
             job = changed.get(transfer.job.uuid, transfer.job)
             moved |= job.state != transfer.job.state or job.attempt != transfer.job.attempt
             self._update(transfer, job)
-        if any(transfer.job.host not in self._hosts for transfer in self._transfers if transfer.job.host):
-            self._hosts = {host.name: host for host in self._api.hosts()}
+        needed = {transfer.job.host for transfer in self._transfers if transfer.job.host}
+        if not self._hosts.keys() >= needed:
+            self._hosts = self._api.known_hosts(needed)
         return moved
 
     def _update(self, transfer: Transfer, job: Job) -> None:
@@ -374,6 +375,7 @@ class BatchRunner:
                 self._pause(transfer, str(outcome))
                 # Its host may have come back under another port.
                 self._hosts = {}
+                self._api.forget_hosts()
             case _:
                 raise outcome
         if self._all_here:

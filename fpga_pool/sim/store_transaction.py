@@ -77,15 +77,20 @@ class MemoryTransaction:
         return sorted(self._store.members("batch", batch_uuid), key=lambda job: job.index)
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
-        functions: dict[str, set[str]] = {}
+        pending: dict[str, list[Job]] = {}
         for job in self._pending():
-            functions.setdefault(job.batch_uuid, set()).add(job.function)
-        oldest_first = sorted(map(self.batch, functions), key=lambda batch: (batch.created_at, batch.uuid))
+            pending.setdefault(job.batch_uuid, []).append(job)
+        oldest_first = sorted(map(self.batch, pending), key=lambda batch: (batch.created_at, batch.uuid))
         return {
             batch.uuid: PendingBatch(
-                created_at=batch.created_at, policy=batch.policy, functions=frozenset(functions[batch.uuid])
+                created_at=batch.created_at,
+                policy=batch.policy,
+                functions=frozenset(job.function for job in jobs),
+                jobs=len(jobs),
+                largest_input_bytes=max(job.input_bytes for job in jobs),
             )
             for batch in oldest_first
+            for jobs in [pending[batch.uuid]]
         }
 
     def policies_at_work(self) -> Collection[str]:

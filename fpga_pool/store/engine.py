@@ -212,6 +212,8 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     options = {"max_retries": CONNECT_RETRIES, "retry_interval": CONNECT_INTERVAL_S} | options
     options["mysql_sql_mode"] = options.get("mysql_sql_mode") or "TRADITIONAL"
     retries, interval_s = options.pop("max_retries"), options.pop("retry_interval")
+    # Threads of ours need not be told to let others run, as those of eventlet.
+    options = {"thread_checkin": False} | options
     engine = engines.create_engine(url.render_as_string(hide_password=False), max_retries=0, **options)
     event.listen(engine, "connect", partial(_set_up_session, _SESSION_SETTINGS[backend]))
     event.listen(engine, "begin", _begin_on_server)

@@ -194,13 +194,19 @@ class Reads(GangReads, TaskReads):
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
         """Return the batches with jobs in state PENDING, oldest first, by uuid."""
-        found: dict[str, tuple[float, str, set[str]]] = {}
-        for created_at, uuid, policy, function in self._execute(pending_batches(scoped=bool(self._scope)), Job):
-            found.setdefault(uuid, (created_at, policy, set()))[2].add(function)
-        return {
-            uuid: PendingBatch(created_at=created_at, policy=policy, functions=frozenset(functions))
-            for uuid, (created_at, policy, functions) in found.items()
-        }
+        found: dict[str, PendingBatch] = {}
+        for created_at, uuid, policy, function, jobs, input_bytes in self._execute(
+            pending_batches(scoped=bool(self._scope)), Job
+        ):
+            before = found.get(uuid)
+            found[uuid] = PendingBatch(
+                created_at=created_at,
+                policy=policy,
+                functions=frozenset({function, *(before.functions if before else ())}),
+                jobs=jobs + (before.jobs if before else 0),
+                largest_input_bytes=max(input_bytes, before.largest_input_bytes if before else 0),
+            )
+        return found
 
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""

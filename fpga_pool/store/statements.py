@@ -178,13 +178,17 @@ def shard_generations() -> Select[Any]:
 
 @cache
 def pending_batches(*, scoped: bool) -> Select[Any]:
-    """Return the query for age, uuid, policy and one function of each batch that has such a job in state PENDING."""
+    """Return the query for age, uuid, policy and one function of each batch that has such a job in state PENDING.
+
+    And how many such jobs there are, and the bytes of their largest input.
+    """
     jobs, batches = table(Job), table(Batch)
     age = batches.c.created_at, batches.c.uuid
     asked = batches.c.policy, jobs.c.function
-    found = select(*age, *asked).select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
+    found = select(*age, *asked, func.count(), func.max(jobs.c.input_bytes))
+    found = found.select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
     pending = found.where(jobs.c.state == JobState.PENDING, *_within(jobs.c.shard, scoped=scoped))
-    return pending.distinct().order_by(*age)
+    return pending.group_by(*age, *asked).order_by(*age)
 
 
 @cache

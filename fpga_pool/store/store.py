@@ -135,6 +135,12 @@ class Store:
         with translated(), self._snapshots.connect() as connection:
             yield SqlReading(connection, shard or "")
 
+    @contextmanager
+    def looking(self) -> Iterator[SqlReading]:
+        """Begin to read what one statement says; two may see different moments of the database."""
+        with translated(), self._single_reads.connect() as connection:
+            yield SqlReading(connection, "")
+
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
         if seen:

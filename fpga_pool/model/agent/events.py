@@ -5,15 +5,15 @@ same events always lead to the same state and instructions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+import msgspec
 
 from fpga_pool.model.agent.objects import HeldJob
 from fpga_pool.model.messages.agents import Command, HoldSlot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEvent:
+class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all events.
 
     What an event changes is recorded in one transaction before it takes effect.
@@ -27,8 +27,7 @@ class AgentEvent:
 # From the pool -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandsReceived(AgentEvent):
+class CommandsReceived(AgentEvent, frozen=True, kw_only=True):
     """The owner of a shard gives commands."""
 
     durable = True
@@ -39,21 +38,19 @@ class CommandsReceived(AgentEvent):
     #: Those of the assigned jobs whose complete input an earlier attempt has left here.
     inputs: frozenset[str] = frozenset()
     #: Of running jobs that are to be evicted, the share of the work that is done.
-    progress: Mapping[str, float] = field(default_factory=dict)
+    progress: Mapping[str, float] = {}
 
 
 # From the data port --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputArrived(AgentEvent):
+class InputArrived(AgentEvent, frozen=True, kw_only=True):
     """The complete input of a job is in its file, checked and synced."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputUnavailable(AgentEvent):
+class InputUnavailable(AgentEvent, frozen=True, kw_only=True):
     """The results that an attempt's input is made of are not what, or where, the pool said."""
 
     durable = True
@@ -63,8 +60,7 @@ class InputUnavailable(AgentEvent):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallInputsArrived(AgentEvent):
+class SmallInputsArrived(AgentEvent, frozen=True, kw_only=True):
     """Complete inputs are here that are recorded together with this event."""
 
     durable = True
@@ -72,8 +68,7 @@ class SmallInputsArrived(AgentEvent):
     jobs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsDelivered(AgentEvent):
+class ResultsDelivered(AgentEvent, frozen=True, kw_only=True):
     """Clients have the results of these attempts of jobs."""
 
     attempts: tuple[tuple[str, int], ...]
@@ -82,27 +77,23 @@ class ResultsDelivered(AgentEvent):
 # From a slot's executor ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotEvent(AgentEvent):
+class SlotEvent(AgentEvent, frozen=True, kw_only=True):
     """Base of the events from the executor of a slot, which executes one instruction after the other."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotFree(SlotEvent):
+class SlotFree(SlotEvent, frozen=True, kw_only=True):
     """The executor has nothing to do, and asks what comes next."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded(SlotEvent):
+class Loaded(SlotEvent, frozen=True, kw_only=True):
     """A function is loaded."""
 
     durable = True  # a hold may be ready by it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRefused(SlotEvent):
+class LoadRefused(SlotEvent, frozen=True, kw_only=True):
     """There is no sound bitstream of the function; the slot is as it was before."""
 
     durable = True
@@ -111,27 +102,23 @@ class LoadRefused(SlotEvent):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadFailed(SlotEvent):
+class LoadFailed(SlotEvent, frozen=True, kw_only=True):
     """The slot failed while it was loaded."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scrubbed(SlotEvent):
+class Scrubbed(SlotEvent, frozen=True, kw_only=True):
     """The memory is clear."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrubFailed(SlotEvent):
+class ScrubFailed(SlotEvent, frozen=True, kw_only=True):
     """The memory could not be cleared."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputationEnded(SlotEvent):
+class ComputationEnded(SlotEvent, frozen=True, kw_only=True):
     """An attempt is computed; its result is on this host, not durable yet."""
 
     job: str
@@ -141,8 +128,7 @@ class ComputationEnded(SlotEvent):
     result_sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputationFailed(SlotEvent):
+class ComputationFailed(SlotEvent, frozen=True, kw_only=True):
     """An attempt failed, or was stopped."""
 
     durable = True
@@ -156,16 +142,14 @@ class ComputationFailed(SlotEvent):
     slot_failed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputationOverdue(SlotEvent):
+class ComputationOverdue(SlotEvent, frozen=True, kw_only=True):
     """A computation takes longer than its limit."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardSeen(SlotEvent):
+class CardSeen(SlotEvent, frozen=True, kw_only=True):
     """The executor has checked an idle slot, by itself or on command."""
 
     present: bool
@@ -177,45 +161,40 @@ class CardSeen(SlotEvent):
 # From the shell ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndsDue(AgentEvent):
+class EndsDue(AgentEvent, frozen=True, kw_only=True):
     """The ends of jobs that have come are to be recorded now."""
 
     durable = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndsRecorded(AgentEvent):
+class EndsRecorded(AgentEvent, frozen=True, kw_only=True):
     """What `EndsDue` said is durable."""
 
     jobs: tuple[HeldJob, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndsLost(AgentEvent):
+class EndsLost(AgentEvent, frozen=True, kw_only=True):
     """What `EndsDue` said could not be made durable, as when the disk is full."""
 
     jobs: tuple[HeldJob, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimePassed(AgentEvent):
+class TimePassed(AgentEvent, frozen=True, kw_only=True):
     """It is time to look at what lasts for a limited time only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restarted(AgentEvent):
+class Restarted(AgentEvent, frozen=True, kw_only=True):
     """The agent starts, with what its journal holds."""
 
     durable = True
 
     jobs: tuple[HeldJob, ...] = ()
     #: By slot, for whom it is kept, and whether it was ready.
-    holds: Mapping[str, tuple[HoldSlot, bool]] = field(default_factory=dict)
+    holds: Mapping[str, tuple[HoldSlot, bool]] = {}
     #: By slot, epoch and sequence of the last command.
-    fences: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    fences: Mapping[str, tuple[int, int]] = {}
     #: By shard.
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = {}
     #: Identities of executed commands, the oldest first.
     executed: tuple[str, ...] = ()
     #: Jobs whose complete input is here, and jobs whose result is.

@@ -1,47 +1,43 @@
 """The life of a hold: a slot is kept for an instance from one command to another."""
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from fpga_pool.model.agent.instructions import ForgetHold, Instruction, KeepHold
 from fpga_pool.model.agent.objects import Hold, HoldState
 from fpga_pool.model.agent.table import AgentRule, AgentTable
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
+from fpga_pool.model.values import changed
 
 Outcome = tuple[Hold | None, list[Instruction]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationBegan:
+class PreparationBegan(msgspec.Struct, frozen=True, kw_only=True):
     """The slot is scrubbed and loaded for the instance, for the first time or again."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The slot is scrubbed and loaded."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationFailed:
+class PreparationFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The slot could not be scrubbed or loaded."""
 
     slot: str
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRequested:
+class HoldRequested(msgspec.Struct, frozen=True, kw_only=True):
     """The slot is to be kept: for the same use, or for another one."""
 
     slot: str
     action: HoldSlot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeRequested:
+class FreeRequested(msgspec.Struct, frozen=True, kw_only=True):
     """An instance does not hold the slot any more."""
 
     slot: str
@@ -65,17 +61,17 @@ def _freed(hold: Hold, event: FreeRequested, now_s: float) -> Outcome:
 def _preparing(hold: Hold, event: PreparationBegan, now_s: float) -> Outcome:
     if hold.state is HoldState.PREPARING:
         return hold, []
-    after = replace(hold, state=HoldState.PREPARING, problem="")
+    after = changed(hold, state=HoldState.PREPARING, problem="")
     return after, [KeepHold(event.slot, after)]
 
 
 def _prepared(hold: Hold, event: Prepared, now_s: float) -> Outcome:
-    after = replace(hold, state=HoldState.READY)
+    after = changed(hold, state=HoldState.READY)
     return after, [KeepHold(event.slot, after)]
 
 
 def _troubled(hold: Hold, event: PreparationFailed, now_s: float) -> Outcome:
-    after = replace(hold, state=HoldState.TROUBLED, problem=event.problem)
+    after = changed(hold, state=HoldState.TROUBLED, problem=event.problem)
     return after, [KeepHold(event.slot, after)]
 
 

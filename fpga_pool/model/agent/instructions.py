@@ -4,7 +4,7 @@ Three kinds: what is recorded (all of one event in one transaction, before anyth
 executor of a slot does (one after the other; each but the guest's is answered by an event), and the rest.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from fpga_pool.model.agent.objects import HeldJob, Hold
 from fpga_pool.model.messages.agents import Command, HoldSlot, Outcome
@@ -13,91 +13,78 @@ from fpga_pool.model.messages.agents import Report as ReportMessage
 # To record -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(msgspec.Struct, frozen=True):
     """Base of all instructions."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordInstruction(Instruction):
+class RecordInstruction(Instruction, frozen=True):
     """Base of what is recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeepEpoch(RecordInstruction):
+class KeepEpoch(RecordInstruction, frozen=True):
     """Commands for this shard come from the owner of this epoch."""
 
     shard: str
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepCommand(RecordInstruction):
+class KeepCommand(RecordInstruction, frozen=True):
     """A command was executed: its slot refuses older ones, a repeat is answered."""
 
     command: Command
 
 
-@dataclass(frozen=True, slots=True)
-class KeepJob(RecordInstruction):
+class KeepJob(RecordInstruction, frozen=True):
     """A job is held as this."""
 
     job: HeldJob
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetJob(RecordInstruction):
+class ForgetJob(RecordInstruction, frozen=True):
     """A job is not held any more, nor its recorded input and result."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeepEviction(RecordInstruction):
+class KeepEviction(RecordInstruction, frozen=True):
     """A job is EVICTED, unless its end is recorded already; an end that is recorded later replaces this."""
 
     job: str
     done: float
 
 
-@dataclass(frozen=True, slots=True)
-class KeepInput(RecordInstruction):
+class KeepInput(RecordInstruction, frozen=True):
     """The small input of a job is recorded, which came with the event."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeepResult(RecordInstruction):
+class KeepResult(RecordInstruction, frozen=True):
     """The result of an ended job becomes durable: recorded if it is small, else its file under its final name."""
 
     job: HeldJob
 
 
-@dataclass(frozen=True, slots=True)
-class KeepHold(RecordInstruction):
+class KeepHold(RecordInstruction, frozen=True):
     """A slot is kept for an instance."""
 
     slot: str
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetHold(RecordInstruction):
+class ForgetHold(RecordInstruction, frozen=True):
     """A slot is no longer reserved for an instance."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report(RecordInstruction):
+class Report(RecordInstruction, frozen=True):
     """Send a report to the pool, at least once."""
 
     report: ReportMessage
 
 
-@dataclass(frozen=True, slots=True)
-class ReportLater(RecordInstruction):
+class ReportLater(RecordInstruction, frozen=True):
     """Send a report, recorded with the next transaction: after a kill a running job is staged anyway."""
 
     report: ReportMessage
@@ -106,27 +93,23 @@ class ReportLater(RecordInstruction):
 # For the executor of a slot ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SlotInstruction(Instruction):
+class SlotInstruction(Instruction, frozen=True):
     """Base of what the executor of a slot does."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSlot(SlotInstruction):
+class LoadSlot(SlotInstruction, frozen=True):
     """Load a function: Loaded, LoadRefused or LoadFailed."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubSlot(SlotInstruction):
+class ScrubSlot(SlotInstruction, frozen=True):
     """Clear the memory: Scrubbed or ScrubFailed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compute(SlotInstruction):
+class Compute(SlotInstruction, frozen=True):
     """Compute a job, on cleared memory if `scrub`: ComputationEnded or ComputationFailed.
 
     If it takes longer than the limit, ComputationOverdue in between.
@@ -137,20 +120,17 @@ class Compute(SlotInstruction):
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class BeginGuestUse(SlotInstruction):
+class BeginGuestUse(SlotInstruction, frozen=True):
     """Let an instance use the slot."""
 
     hold: HoldSlot
 
 
-@dataclass(frozen=True, slots=True)
-class EndGuestUse(SlotInstruction):
+class EndGuestUse(SlotInstruction, frozen=True):
     """Revoke the instance's access to the slot; a running computation is stopped first."""
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtCard(SlotInstruction):
+class LookAtCard(SlotInstruction, frozen=True):
     """Look at the slot after a while: CardSeen; a WakeSlot ends the wait."""
 
     after_s: float
@@ -159,22 +139,19 @@ class LookAtCard(SlotInstruction):
 # The rest ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Instruction):
+class Answer(Instruction, frozen=True):
     """Notify the sender of a command of its outcome."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class WakeSlot(Instruction):
+class WakeSlot(Instruction, frozen=True):
     """There may be something to do for an executor that has nothing to do: SlotFree."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopComputation(Instruction):
+class StopComputation(Instruction, frozen=True):
     """Stop what a slot computes, if that is still this attempt."""
 
     slot: str
@@ -182,20 +159,17 @@ class StopComputation(Instruction):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordEnds(Instruction):
+class RecordEnds(Instruction, frozen=True):
     """An end, and its slot's state, wait to be recorded: EndsDue, soon; several may be recorded together."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatherInput(Instruction):
+class GatherInput(Instruction, frozen=True):
     """Make the input of a job from the results that are its sources: InputArrived or InputUnavailable."""
 
     job: HeldJob
 
 
-@dataclass(frozen=True, slots=True)
-class Settle(Instruction):
+class Settle(Instruction, frozen=True):
     """Notify the waiters for the end of a job: its result if `code` is "", otherwise the reason of the failure."""
 
     job: str
@@ -203,28 +177,24 @@ class Settle(Instruction):
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFiles(Instruction):
+class DeleteFiles(Instruction, frozen=True):
     """Delete all files of a job."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteInput(Instruction):
+class DeleteInput(Instruction, frozen=True):
     """Delete the input of a job that is complete."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOutput(Instruction):
+class DeleteOutput(Instruction, frozen=True):
     """Delete the output of an attempt that is no longer needed."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteStrays(Instruction):
+class DeleteStrays(Instruction, frozen=True):
     """Delete the files of all jobs that are not held."""

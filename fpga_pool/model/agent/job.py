@@ -4,8 +4,9 @@ An attempt that the pool has given up may still compute while the next one waits
 slot that knows of it then, not the job.
 """
 
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from fpga_pool.model.agent.events import ComputationEnded, ComputationFailed, EndsLost, EndsRecorded, InputArrived
 from fpga_pool.model.agent.instructions import (
@@ -40,13 +41,11 @@ from fpga_pool.model.values import changed
 Outcome = tuple[HeldJob | None, list[Instruction]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """Its slot computes it from now on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed:
+class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     """It cannot be computed here."""
 
     code: str
@@ -54,25 +53,21 @@ class AttemptFailed:
     retryable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evicted:
+class Evicted(msgspec.Struct, frozen=True, kw_only=True):
     """The pool takes it off its slot, and counts this share of the work as done."""
 
     done: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     """The pool gives it to this host again, as another attempt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """A client has the result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionEnded:
+class RetentionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The result was not fetched in time, or it is lost."""
 
 
@@ -88,7 +83,7 @@ def _staged(job: HeldJob, event: InputArrived, now_s: float) -> Outcome:
 
 def _retimed(job: HeldJob, event: RetimeJob, now_s: float) -> Outcome:
     assignment = changed(job.assignment, dispatched_at=event.dispatched_at, transfer=event.transfer)
-    retimed = replace(job, assignment=assignment)
+    retimed = changed(job, assignment=assignment)
     return retimed, [KeepJob(retimed)]
 
 

@@ -4,9 +4,10 @@
 """
 
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from fpga_pool.model.messages.agents import AssignJob, HoldSlot, LoadFunction, SlotChanged
 from fpga_pool.model.objects.pool import SlotState
@@ -16,8 +17,7 @@ from fpga_pool.model.values import changed
 UNKNOWN = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentParameters:
+class AgentParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts, pauses and retention of an agent."""
 
     #: A computation hangs when it takes longer than factor x expected + grace.
@@ -46,8 +46,7 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldJob:
+class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that an agent holds."""
 
     slot: str
@@ -88,8 +87,7 @@ class HoldState(StrEnum):
     TROUBLED = "troubled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """A slot that is kept for an instance."""
 
     action: HoldSlot
@@ -119,8 +117,7 @@ class Activity(StrEnum):
     FAULTED = "faulted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSlot:
+class AgentSlot(msgspec.Struct, frozen=True, kw_only=True):
     """One slot of the agent's host."""
 
     name: str

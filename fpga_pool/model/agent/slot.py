@@ -4,8 +4,9 @@ One executor acts on a slot, one instruction after the other, and each of its an
 what comes next (`machine.Agent`) sees the slot FREE, its queue and its hold.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from fpga_pool.model.agent.events import (
     CardSeen,
@@ -40,53 +41,45 @@ from fpga_pool.model.values import changed
 Outcome = tuple[AgentSlot, list[Instruction]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadBegun:
+class LoadBegun(msgspec.Struct, frozen=True, kw_only=True):
     """A function is to be loaded, for jobs or for the instance that the slot is prepared for."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationBegun:
+class PreparationBegun(msgspec.Struct, frozen=True, kw_only=True):
     """An instance is to get the slot: it is scrubbed, then loaded."""
 
     hold: HoldSlot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputationBegun:
+class ComputationBegun(msgspec.Struct, frozen=True, kw_only=True):
     """A job computes."""
 
     job: HeldJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseBegun:
+class UseBegun(msgspec.Struct, frozen=True, kw_only=True):
     """The instance uses the slot."""
 
     hold: HoldSlot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseEnded:
+class UseEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The instance that uses the slot does not hold it any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestBegun:
+class RestBegun(msgspec.Struct, frozen=True, kw_only=True):
     """What the instance needs cannot be loaded now."""
 
     after_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestEnded:
+class RestEnded(msgspec.Struct, frozen=True, kw_only=True):
     """It is tried again, or something else is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AheadWanted:
+class AheadWanted(msgspec.Struct, frozen=True, kw_only=True):
     """The pool wants a function loaded if the slot has nothing else to do now; None cancels that."""
 
     action: LoadFunction | None

@@ -245,8 +245,10 @@ class PendingBatch:
 
     created_at: Moment
     policy: str
-    #: What these jobs ask for.
+    #: What these jobs ask for; how many there are, and how large the largest input is.
     functions: frozenset[str]
+    jobs: int
+    largest_input_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
         with service.admission(Batch, wanted) as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
-        service.work_arrived()
+        service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
         return batch
 
     @answers
@@ -93,7 +93,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
 
     @answers
     def job(self, context: Context, project_id: str, uuid: str) -> Job:
-        with self._service.store.reading() as tx:
+        with self._service.store.looking() as tx:
             return owned(tx.job(uuid), project_id, "job")
 
     @answers
@@ -118,7 +118,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
         wait_s: float,
     ) -> JobChanges:
         store = self._service.store
-        with store.reading() as tx:
+        with store.looking() as tx:
             owned_batch(tx, uuid, project_id)
 
         def look() -> tuple[Sequence[Job], dict[str, int]]:
@@ -249,7 +249,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
 
     @answers
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
-        with self._service.store.reading() as tx:
+        with self._service.store.looking() as tx:
             return tx.page(Host, page)
 
     @answers

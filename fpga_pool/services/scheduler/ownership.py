@@ -8,7 +8,7 @@ of the epoch before.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fpga_pool.model.cycle import Transactions
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
@@ -84,11 +84,12 @@ class OwnedShard:
             loop.stop()
         self._outbox.stop()
 
-    def wake(self) -> None:
-        """Look at pending jobs and at the outbox now."""
-        for loop in self.planning.values():
-            loop.wake()
-        self._dispatching.wake()
+    def wake(self, families: Collection[str] = ()) -> None:
+        """Look at pending work now; if no family is named at all of it, and at the outbox."""
+        for name in families or self.planning:
+            self.planning[name].wake()
+        if not families:
+            self._dispatching.wake()
 
     def place_freed(self) -> None:
         """Look at families now whose work waits for a place."""
@@ -211,13 +212,13 @@ class Ownership:
     def _follow(self, shards: Sequence[Shard]) -> None:
         self._clock.advance_to(max((shard.renewed_at for shard in shards), default=0.0))
 
-    def wake(self) -> bool:
-        """Have every shard owned here look for work; return whether these are all."""
+    def wake(self, families: Collection[str] = ()) -> bool:
+        """Have every shard owned here look for work, as `OwnedShard.wake`; return whether these are all."""
         with self._lock:
             owned = list(self._owned.values())
             complete = len(owned) == len(self._shards.names)
         for shard in owned:
-            shard.wake()
+            shard.wake(families)
         return complete
 
     def place_freed(self) -> None:

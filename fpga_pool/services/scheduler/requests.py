@@ -40,7 +40,7 @@ class GangRequests:
         with self._service.admission(Gang, request) as tx:
             gang = create_gang(tx, request, self._service.clock(), self._service.gangs.last_runs)
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
-        self._service.work_arrived()
+        self._service.work_arrived("gang")
         return gang
 
     @answers
@@ -78,7 +78,7 @@ class PipelineRequests:
         with service.admission(Batch, request) as tx:
             batch = create_pipeline(tx, request, service.catalogue, service.settings.pool, service.clock())
         LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
-        service.work_arrived()
+        service.work_arrived("pipeline")
         return batch
 
     @answers
@@ -142,7 +142,7 @@ class TaskRequests:
         with service.admission(Task, request) as tx:
             task = create_task(tx, request, service.catalogue, service.settings.pool, service.clock())
         LOG.info("task %s of project %s: %d slots, %s", task.uuid, task.project_id, task.slots, task.topology)
-        service.work_arrived()
+        service.work_arrived("task")
         return task
 
     @answers

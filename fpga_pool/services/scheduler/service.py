@@ -174,9 +174,12 @@ class SchedulerService:
             writer = self._writers.setdefault(shard, ShardWriter(begin))
         return writer
 
-    def work_arrived(self) -> None:
-        """Have pending jobs and the outbox looked at now, here and by the other owners."""
-        if not self.ownership.wake():
+    def work_arrived(self, *families: str) -> None:
+        """Have pending work of these families looked at now, here and by the other owners.
+
+        Without names that of all families, and the outbox.
+        """
+        if not self.ownership.wake(families):
             try:
                 self._peers.wake()
             except MessagingError as error:

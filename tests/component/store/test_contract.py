@@ -227,19 +227,20 @@ def test_a_released_slot_can_be_leased_in_the_same_transaction(begin, make, save
 def test_pending_batches_come_oldest_first_with_what_they_ask_for_and_their_jobs_by_index(begin, make, saved):
     young, old = make.batch(created_at=20.0), make.batch(created_at=10.0, policy="fifo")
     jobs = {
-        name: make.job(batch, index=index, state=state, function=function)
-        for name, batch, index, state, function in [
-            ("young 0", young, 0, JobState.PENDING, "sha256"),
-            ("old 10", old, 10, JobState.PENDING, "sha256"),
-            ("old 9", old, 9, JobState.PENDING, "fir"),
-            ("old 8", old, 8, JobState.RUNNING, "gzip"),
+        name: make.job(batch, index=index, state=state, function=function, input_bytes=input_bytes)
+        for name, batch, index, state, function, input_bytes in [
+            ("young 0", young, 0, JobState.PENDING, "sha256", 30),
+            ("old 10", old, 10, JobState.PENDING, "sha256", 10),
+            ("old 9", old, 9, JobState.PENDING, "fir", 20),
+            ("old 8", old, 8, JobState.RUNNING, "gzip", 40),
         ]
     }
+    of_one, of_two = {"jobs": 1, "largest_input_bytes": 30}, {"jobs": 2, "largest_input_bytes": 20}
     saved(young, old, make.batch(created_at=5.0), *jobs.values())
     with begin() as tx:
         assert list(tx.pending_batches().items()) == [
-            (old.uuid, PendingBatch(created_at=10.0, policy="fifo", functions=frozenset({"sha256", "fir"}))),
-            (young.uuid, PendingBatch(created_at=20.0, policy=young.policy, functions=frozenset({"sha256"}))),
+            (old.uuid, PendingBatch(created_at=10.0, policy="fifo", functions=frozenset({"sha256", "fir"}), **of_two)),
+            (young.uuid, PendingBatch(created_at=20.0, policy=young.policy, functions=frozenset({"sha256"}), **of_one)),
         ]
         assert list(tx.pending_jobs(old.uuid)) == [jobs["old 9"], jobs["old 10"]]
 

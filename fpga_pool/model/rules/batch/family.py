@@ -3,6 +3,7 @@
 `ReplanTrigger` decides when the work under way differs from its plan by enough to plan the rest again.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from fpga_pool.core.makespan.online.replan import Replan
 from fpga_pool.core.makespan.online.underway import plan_arriving
-from fpga_pool.core.policy import BatchPolicy, PolicyState, Replanning
+from fpga_pool.core.policy import BatchPolicy, PolicyState, Proving, Replanning
 from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
@@ -129,7 +130,9 @@ class ChangedPlan:
 
 
 class BatchFamily:
-    """Gives pending jobs their places, one batch at a time, oldest first; and others to those that have not begun.
+    """Gives pending jobs their places, the oldest batch first; and others to those that have not begun.
+
+    Small batches that wait at the same time are planned together, as fairness groups in the order of their age.
 
     The second where the policy can (`replan`) and there is work under way: when a batch arrives, a slot or a host is
     lost, or reality differs from the plan.
@@ -166,6 +169,9 @@ class BatchFamily:
         self._replan_trigger = ReplanTrigger(settings, is_planned)
         #: Batches whose policy failed, and when each is tried again.
         self._put_off: dict[str, float] = {}
+        #: Until then each batch is planned by itself: one of several that were planned together was too much for its
+        #: policy.
+        self._apart_until_s = -math.inf
 
     @property
     def replans(self) -> bool:
@@ -177,7 +183,10 @@ class BatchFamily:
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
         # The plan's time 0 is when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s
-        snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned)
+        snap = snapshot(
+            tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned,
+            lambda name: now_s >= self._apart_until_s and self._may_join(name),
+        )  # fmt: skip
         reason = "" if snap is not None else self._replan_trigger.reason(tx, now_s)
         if reason and self.replans:
             snap = all_placed(tx, self._catalogue, self._settings, begin_s, self._default_policy)
@@ -199,6 +208,10 @@ class BatchFamily:
         """Return whether plans of a policy, by its name, may be changed while they are being carried out."""
         name = name or self._default_policy
         return self._is_planned(name) and isinstance(self._policies(name), Replanning)
+
+    def _may_join(self, name: str) -> bool:
+        """Return whether a policy, by its name, plans several batches at once: not where it proves each plan."""
+        return not isinstance(self._policies(name or self._default_policy), Proving)
 
     def decide(
         self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
@@ -239,10 +252,13 @@ class BatchFamily:
             plan = plan_arriving(look.policy, request.problem, look.view.transfers, state, rng)
             require_answer(request, plan)
         except Exception as error:
-            batch_uuid = look.view.snap.jobs[0].batch_uuid
-            self._put_off[batch_uuid] = look.now_s + PUT_OFF_S
-            message = f"batch {batch_uuid}: policy {look.view.policy} failed; next try in {PUT_OFF_S:.0f} s"
-            return PolicyFailure(message=message, error=error)
+            jobs, again_s = look.view.snap.jobs, look.now_s + PUT_OFF_S
+            message = f"{_batches(jobs)}: policy {look.view.policy} failed"
+            if jobs[-1].batch_uuid != jobs[0].batch_uuid:
+                self._apart_until_s = again_s
+                return PolicyFailure(message=f"{message}; each is planned by itself", error=error)
+            self._put_off[jobs[0].batch_uuid] = again_s
+            return PolicyFailure(message=f"{message}; next try in {PUT_OFF_S:.0f} s", error=error)
         return NewPlan(request=request, plan=plan)
 
     def commit(self, tx: Transaction, look: Look[BatchView], wanted: NewPlan | ChangedPlan, now_s: float) -> Outcome:
@@ -259,7 +275,7 @@ class BatchFamily:
         plan, jobs = wanted.plan, wanted.request.jobs
         placed = commit_plan(tx, wanted.request, plan, self._settings, now_s)
         summary = (
-            f"batch {jobs[0].batch_uuid}: {len(placed)} of {len(jobs)} jobs placed on"
+            f"{_batches(jobs)}: {len(placed)} of {len(jobs)} jobs placed on"
             f" {len({job.slot for job in placed})} slots by {view.policy}; makespan {plan.makespan_s:.3f} s, bound"
             f" {plan.lower_bound_s:.3f} s"
         )
@@ -280,4 +296,10 @@ class BatchFamily:
 
 
 def _occasion(view: BatchView) -> str:
-    return view.reason or f"batch {view.snap.jobs[0].batch_uuid} arrived or lost slots"
+    return view.reason or f"{_batches(view.snap.jobs)} arrived or lost slots"
+
+
+def _batches(jobs: Sequence[Job]) -> str:
+    """Return of which batches these jobs are, for people."""
+    names = list(dict.fromkeys(job.batch_uuid for job in jobs))
+    return f"batch {names[0]}" if len(names) == 1 else f"batches {', '.join(names)}"

@@ -11,11 +11,11 @@ import numpy as np
 
 from fpga_pool.core.makespan.greedy.greedy import simple_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
-from fpga_pool.core.types import BatchPlan, BatchProblem, PoolView, floats, ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
-from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, Slot
+from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, PendingBatch, Slot
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
 from fpga_pool.model.rules.shared.changes import change_job
 from fpga_pool.model.rules.shared.scarcity import least_scarce_first
@@ -24,15 +24,18 @@ from fpga_pool.model.transaction import Transaction
 
 TimeModels = Mapping[tuple[str, str], TimeModel]
 
+#: Small batches that wait at the same time are planned together, up to this many jobs.
+TOGETHER = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The jobs to plan now, and the pool to plan them on."""
 
     view: PoolView
-    #: Jobs of one batch that wait for a place.
+    #: Jobs that wait for a place, of one batch or of several small ones, the oldest first.
     jobs: tuple[Job, ...]
-    #: Policy the batch asks for; "" = the operator's default.
+    #: Policy their batches ask for; "" = the operator's default.
     policy: str
     #: Until when inputs of earlier jobs were planned to move that are not complete, UTC seconds; 0 = all are.
     inputs_due_at: float
@@ -55,11 +58,13 @@ def snapshot(
     now_s: float,
     put_off: Collection[str] = (),
     is_planned: Callable[[str], bool] = lambda _: True,
+    may_join: Callable[[str], bool] = lambda _: False,
 ) -> Snapshot | None:
     """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned.
 
     Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
-    Jobs that were planned too often are left to `reconcile.tick`.
+    Where the policy allows it (`may_join`), small batches that come next in age, with the same policy, are planned
+    together with the oldest.  Jobs that were planned too often are left to `reconcile.tick`.
     """
     pending = tx.pending_batches().items()
     ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}
@@ -67,24 +72,40 @@ def snapshot(
         return None  # before the view is built, which costs most
     backlogs = tx.backlogs()
     view = _view(tx, catalogue, now_s, backlogs)
+    jobs: list[Job] = []
+    policy = ""
     for batch_uuid, batch in ours.items():
+        if jobs and not (batch.policy == policy and _is_small(batch, len(jobs)) and may_join(policy)):
+            break
         placeable = {function for function in batch.functions if _has_place(view, function)}
-        if not placeable:
-            continue
-        waiting = tx.pending_jobs(batch_uuid)
-        jobs = tuple(
-            job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts
-        )
-        if jobs:
-            return Snapshot(
-                view=view,
-                jobs=jobs,
-                policy=batch.policy,
-                inputs_due_at=_inputs_due_at(backlogs),
-                result_sizes=_result_sizes(catalogue, settings),
-                lead_s=_lead_s(jobs, settings),
-            )
-    return None
+        waiting = tx.pending_jobs(batch_uuid) if placeable else []
+        jobs += [job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts]
+        policy = batch.policy
+        if jobs and not _is_small(batch):
+            break
+    if not jobs:
+        return None
+    return Snapshot(
+        view=view,
+        jobs=tuple(jobs),
+        policy=policy,
+        inputs_due_at=_inputs_due_at(backlogs),
+        result_sizes=_result_sizes(catalogue, settings),
+        lead_s=_lead_s(jobs, settings),
+    )
+
+
+def _is_small(batch: PendingBatch, others: int = 0) -> bool:
+    """Return whether a batch may be planned together with this many jobs of others: no input needs rates of its own."""
+    return batch.largest_input_bytes <= SMALL_INPUT_BYTES and batch.jobs + others <= TOGETHER
+
+
+def jobs_by_batch(jobs: Sequence[Job]) -> dict[str, Ints]:
+    """Return the indices (n,) of the jobs of each batch."""
+    rows: dict[str, list[int]] = {}
+    for row, job in enumerate(jobs):
+        rows.setdefault(job.batch_uuid, []).append(row)
+    return {batch_uuid: ints(of_batch) for batch_uuid, of_batch in rows.items()}
 
 
 def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
@@ -206,6 +227,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
     """Build the problem of a snapshot: its jobs on the slots that can take at least one of them."""
     view = snap.view
     functions = np.array([view.function_index[job.function] for job in snap.jobs])
+    rank = {batch_uuid: number for number, batch_uuid in enumerate(dict.fromkeys(job.batch_uuid for job in snap.jobs))}
     useful = np.flatnonzero(view.slot_usable & view.can_run[:, np.unique(functions)].any(axis=1))
     input_bytes = np.array([job.input_bytes for job in snap.jobs], dtype=np.int64)
     problem = BatchProblem(
@@ -216,6 +238,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         responder=ints(view.slot_host[useful]),
         ingress_bps=view.ingress_bps,
         ready_s=floats(view.slot_ready_s[useful]),
+        group=ints([rank[job.batch_uuid] for job in snap.jobs]),
         local_host=ints(np.arange(len(view.hosts))),
         function=ints(functions),
         loaded=ints(view.slot_function[useful]),
@@ -239,18 +262,40 @@ def commit_plan(
         change_job(tx, request.jobs[row], place, now_s)
         for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
     ]
-    if placed and all(job.attempt == 0 for job in request.jobs):
-        bound_s, completion_bound_s = _proven_bounds_s(request.problem, plan)
-        promised = BatchPlanned(
-            dispatched_at=dispatched_at,
-            makespan_s=plan.makespan_s,
-            lower_bound_s=bound_s,
-            completion_s=plan.completion_s,
-            completion_bound_s=completion_bound_s,
-        )
-        changed, _ = BATCH.transition(tx.batch(request.jobs[0].batch_uuid), promised, now_s)
-        tx.save(changed)
+    of_placed = {job.batch_uuid for job in placed}
+    for batch_uuid, of_batch in jobs_by_batch(request.jobs).items():
+        if batch_uuid in of_placed and all(request.jobs[row].attempt == 0 for row in of_batch.tolist()):
+            promised = _promised(request.problem, plan, of_batch, dispatched_at)
+            tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
     return placed
+
+
+def _promised(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float) -> BatchPlanned:
+    """Return what a plan promises to a batch, whose jobs are `rows` (n,) of the problem."""
+    makespan_s, completion_s = plan.makespan_s, plan.completion_s
+    if len(rows) < problem.jobs:
+        makespan_s, completion_s = ends_of(problem, plan, rows)
+        bound_s = completion_bound_s = min(simple_bound_s(_alone(problem.only(rows))), makespan_s)
+    else:
+        bound_s, completion_bound_s = _proven_bounds_s(problem, plan)
+    return BatchPlanned(
+        dispatched_at=dispatched_at,
+        makespan_s=makespan_s,
+        lower_bound_s=bound_s,
+        completion_s=completion_s,
+        completion_bound_s=completion_bound_s,
+    )
+
+
+def ends_of(problem: BatchProblem, plan: BatchPlan, rows: Ints) -> tuple[float, float]:
+    """Return when the last of the jobs `rows` (n,) has computed, and when the last of their results is back."""
+    makespan_s = float((plan.start_s[rows] + problem.seconds[rows, plan.accelerator[rows]]).max())
+    return makespan_s, max(makespan_s, float(plan.result_end_s[np.isin(plan.result_job, rows)].max(initial=0.0)))
+
+
+def _alone(problem: BatchProblem) -> BatchProblem:
+    """Return a problem as if nothing were there before it."""
+    return replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
 
 
 def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:
@@ -261,6 +306,5 @@ def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, flo
     """
     if not (problem.ready_s.any() or problem.release_s.any()):
         return plan.lower_bound_s, plan.completion_bound_s
-    alone = replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
-    bound_s = simple_bound_s(alone)
+    bound_s = simple_bound_s(_alone(problem))
     return min(plan.lower_bound_s, bound_s), min(plan.completion_bound_s, bound_s)

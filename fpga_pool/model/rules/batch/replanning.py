@@ -16,13 +16,13 @@ from fpga_pool.core.makespan.greedy.greedy import even_work_s
 from fpga_pool.core.makespan.network.fluid import Segments
 from fpga_pool.core.makespan.online.replan import Replan
 from fpga_pool.core.makespan.online.underway import Underway
-from fpga_pool.core.types import BatchProblem, EarlierTransfers, Floats, Ints, PoolView, floats, ints
+from fpga_pool.core.types import BatchProblem, EarlierTransfers, Ints, PoolView, floats, ints
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.lifecycle.job import Moved, Retimed
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 from fpga_pool.model.rules.batch.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
-from fpga_pool.model.rules.batch.planning import Snapshot
+from fpga_pool.model.rules.batch.planning import Snapshot, ends_of, jobs_by_batch
 from fpga_pool.model.rules.batch.transfers import TransfersLeft, is_astray
 from fpga_pool.model.rules.shared.changes import change_job, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -287,24 +287,21 @@ def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
 def _promise(
     tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
 ) -> None:
-    """Note what the first plan of a batch promises."""
-    rows = np.array([row for row, job in enumerate(asked.jobs) if job.state is JobState.PENDING], np.int64)
-    if not placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
-        return
-    problem = asked.underway.problem
-    ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
-    fastest_s = problem.seconds[rows].min(axis=1)
-    # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
-    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
-    makespan_s = float(ends_s.max())
-    of_batch = np.isin(found.plan.result_job, rows)
-    completion_s = max(makespan_s, float(found.plan.result_end_s[of_batch].max(initial=0.0)))
-    promised = BatchPlanned(
-        dispatched_at=dispatched_at,
-        makespan_s=makespan_s,
-        lower_bound_s=min(bound_s, makespan_s),
-        completion_s=completion_s,
-        completion_bound_s=min(bound_s, makespan_s),
-    )
-    changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
-    tx.save(changed)
+    """Note what the first plan of each batch promises."""
+    problem, of_placed = asked.underway.problem, {job.batch_uuid for job in placed}
+    for batch_uuid, of_batch in jobs_by_batch(asked.jobs).items():
+        rows = ints([row for row in of_batch.tolist() if asked.jobs[row].state is JobState.PENDING])
+        if batch_uuid not in of_placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
+            continue
+        fastest_s = problem.seconds[rows].min(axis=1)
+        # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
+        bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
+        makespan_s, completion_s = ends_of(problem, found.plan, rows)
+        promised = BatchPlanned(
+            dispatched_at=dispatched_at,
+            makespan_s=makespan_s,
+            lower_bound_s=min(bound_s, makespan_s),
+            completion_s=completion_s,
+            completion_bound_s=min(bound_s, makespan_s),
+        )
+        tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
