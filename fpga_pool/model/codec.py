@@ -103,7 +103,11 @@ def _known(hint: Any) -> Callable[[Any, str], None] | None:
 
 
 def to_text(value: Any) -> str:
-    """Return a value as JSON; infinity is ``Infinity``, which `from_text` reads."""
+    """Return a value as JSON, in ASCII; infinity is ``Infinity``, which `from_text` reads."""
+    quick = msgspec.json.encode(value)
+    if quick.isascii() and b"null" not in quick:
+        return quick.decode()
+    # msgspec writes null for infinity, too.
     return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
 
 

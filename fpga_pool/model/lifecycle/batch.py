@@ -1,10 +1,11 @@
 """The life of a batch: PENDING until its first plan, RUNNING until its last job ends, then how it ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState
+from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ Outcome = tuple[Batch, list[Action]]
 
 
 def _planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
-    planned = replace(
+    planned = changed(
         batch,
         state=BatchState.RUNNING,
         dispatched_at=event.dispatched_at,
@@ -63,7 +64,7 @@ def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
     """Extend what the batch was promised: it is complete when the last part is."""
     begin_at = batch.dispatched_at if batch.dispatched_at is not None else event.dispatched_at
     delay_s = event.dispatched_at - begin_at
-    return replace(
+    return changed(
         batch,
         planned_makespan_s=max(batch.planned_makespan_s or 0.0, delay_s + event.makespan_s),
         lower_bound_s=max(batch.lower_bound_s or 0.0, event.lower_bound_s),
@@ -73,15 +74,15 @@ def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
 
 
 def _begun(batch: Batch, event: BatchBegun, now_s: float) -> Outcome:
-    return replace(batch, state=BatchState.RUNNING, dispatched_at=event.dispatched_at), []
+    return changed(batch, state=BatchState.RUNNING, dispatched_at=event.dispatched_at), []
 
 
 def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -> Outcome:
-    return replace(batch, cancel_requested=True), []
+    return changed(batch, cancel_requested=True), []
 
 
 def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
-    counted = replace(
+    counted = changed(
         batch,
         jobs_completed=batch.jobs_completed + (event.state is JobState.RESULT_HELD),
         jobs_failed=batch.jobs_failed + (event.state is JobState.FAILED),
@@ -89,11 +90,11 @@ def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
     )
     if counted.jobs_completed + counted.jobs_failed + counted.jobs_cancelled < counted.jobs:
         return counted, []
-    return replace(counted, state=_final_state(counted), ended_at=now_s), []
+    return changed(counted, state=_final_state(counted), ended_at=now_s), []
 
 
 def _job_reopened(batch: Batch, event: JobReopened, now_s: float) -> Outcome:
-    return replace(batch, jobs_completed=batch.jobs_completed - 1), []
+    return changed(batch, jobs_completed=batch.jobs_completed - 1), []
 
 
 def _final_state(batch: Batch) -> BatchState:

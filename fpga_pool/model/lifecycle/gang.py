@@ -3,11 +3,12 @@
 What a move of a policy means for the gang is one event each; `model.rules.gang.changes` has the processes follow.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +105,12 @@ def _accounted(gang: Gang, now_s: float) -> Gang:
         return gang
     had_s = gang.processes * max(now_s - gang.tier_since, 0.0)
     if gang.state is GangState.BACKGROUND:
-        return replace(gang, behind_s=gang.behind_s + had_s, tier_since=now_s)
-    return replace(gang, front_s=gang.front_s + had_s, tier_since=now_s)
+        return changed(gang, behind_s=gang.behind_s + had_s, tier_since=now_s)
+    return changed(gang, front_s=gang.front_s + had_s, tier_since=now_s)
 
 
 def _placed(gang: Gang, state: GangState, ends_at: float | None, now_s: float) -> Gang:
-    return replace(
+    return changed(
         _accounted(gang, now_s),
         state=state,
         attempt=gang.attempt + 1,
@@ -121,7 +122,7 @@ def _placed(gang: Gang, state: GangState, ends_at: float | None, now_s: float) -
 
 
 def _started_behind(gang: Gang, event: StartedBehind, now_s: float) -> Outcome:
-    return replace(_placed(gang, GangState.BACKGROUND, None, now_s), trial_ends_at=event.trial_ends_at), []
+    return changed(_placed(gang, GangState.BACKGROUND, None, now_s), trial_ends_at=event.trial_ends_at), []
 
 
 def _started_in_front(gang: Gang, event: StartedInFront, now_s: float) -> Outcome:
@@ -130,33 +131,33 @@ def _started_in_front(gang: Gang, event: StartedInFront, now_s: float) -> Outcom
 
 def _swapped(gang: Gang, event: Swapped, now_s: float) -> Outcome:
     gang = _accounted(gang, now_s)
-    return replace(gang, state=GangState.FOREGROUND, ends_at=event.ends_at, swaps=gang.swaps + 1), []
+    return changed(gang, state=GangState.FOREGROUND, ends_at=event.ends_at, swaps=gang.swaps + 1), []
 
 
 def _move_begun(gang: Gang, event: MoveBegun, now_s: float) -> Outcome:
     moving = _placed(gang, GangState.MOVING, event.ends_at, now_s)
-    return replace(moving, migrations=gang.migrations + 1), []
+    return changed(moving, migrations=gang.migrations + 1), []
 
 
 def _move_ended(gang: Gang, event: MoveEnded, now_s: float) -> Outcome:
-    return replace(gang, state=GangState.FOREGROUND), []
+    return changed(gang, state=GangState.FOREGROUND), []
 
 
 def _killed(gang: Gang, event: Killed, now_s: float) -> Outcome:
-    return replace(_placed(gang, GangState.FOREGROUND, event.ends_at, now_s), kills=gang.kills + 1), []
+    return changed(_placed(gang, GangState.FOREGROUND, event.ends_at, now_s), kills=gang.kills + 1), []
 
 
 def _trial_ended(gang: Gang, event: TrialEnded, now_s: float) -> Outcome:
-    return replace(gang, trial_ends_at=None), []
+    return changed(gang, trial_ends_at=None), []
 
 
 def _gave_way(gang: Gang, event: GaveWay, now_s: float) -> Outcome:
     ends_at = now_s if gang.ends_at is None else gang.ends_at
-    return replace(gang, ends_at=ends_at + event.for_s, gave_way_s=gang.gave_way_s + event.for_s), []
+    return changed(gang, ends_at=ends_at + event.for_s, gave_way_s=gang.gave_way_s + event.for_s), []
 
 
 def _displaced(gang: Gang, event: Displaced, now_s: float) -> Outcome:
-    queued = replace(
+    queued = changed(
         _accounted(gang, now_s),
         state=GangState.QUEUED,
         ends_at=None,
@@ -169,16 +170,16 @@ def _displaced(gang: Gang, event: Displaced, now_s: float) -> Outcome:
 
 
 def _cancel_requested(gang: Gang, event: GangCancelRequested, now_s: float) -> Outcome:
-    return replace(gang, cancel_requested=True), []
+    return changed(gang, cancel_requested=True), []
 
 
 def _ended(gang: Gang, state: GangState, now_s: float, reason: str = "") -> Outcome:
-    ended = replace(_accounted(gang, now_s), state=state, ended_at=now_s, ends_at=None, tier_since=None, reason=reason)
+    ended = changed(_accounted(gang, now_s), state=state, ended_at=now_s, ends_at=None, tier_since=None, reason=reason)
     return ended, []
 
 
 def _completed(gang: Gang, event: Completed, now_s: float) -> Outcome:
-    return _ended(replace(gang, ran_s=event.ran_s), GangState.COMPLETED, now_s)
+    return _ended(changed(gang, ran_s=event.ran_s), GangState.COMPLETED, now_s)
 
 
 def _cancelled(gang: Gang, event: GangCancelled, now_s: float) -> Outcome:

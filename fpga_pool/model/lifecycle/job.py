@@ -19,7 +19,7 @@ In a pipeline a job without a place is Skipped when a predecessor of it has ende
 whose result is lost while others still need it is PENDING again (ResultLost).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages.agents import (
@@ -40,6 +40,7 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
+from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ Outcome = tuple[Job, list[Action]]
 
 def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
     input_bytes = sum(source.result_bytes for source in event.sources) if event.sources else job.input_bytes
-    planned = replace(
+    planned = changed(
         job,
         state=JobState.WAITING_INPUT,
         input_bytes=input_bytes,
@@ -173,7 +174,7 @@ def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
 
 
 def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
-    retimed = replace(
+    retimed = changed(
         job,
         # Agents recognise a later plan by this, also if the clock of its scheduler is slightly behind.
         dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
@@ -192,15 +193,15 @@ def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:
-    return replace(job, state=JobState.STAGED, staged_at=event.at), []
+    return changed(job, state=JobState.STAGED, staged_at=event.at), []
 
 
 def _started(job: Job, event: JobStarted, now_s: float) -> Outcome:
-    return replace(job, state=JobState.RUNNING, started_at=event.at), []
+    return changed(job, state=JobState.RUNNING, started_at=event.at), []
 
 
 def _finished(job: Job, event: JobFinished, now_s: float) -> Outcome:
-    finished = replace(
+    finished = changed(
         job,
         state=JobState.RESULT_HELD,
         staged_at=job.staged_at if event.staged_at is None else event.staged_at,
@@ -218,7 +219,7 @@ def _failed(job: Job, event: JobFailed, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
     if not event.retryable:
-        return replace(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.message), release
+        return changed(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.message), release
     # The agent keeps the input: if the job comes back to the same host it need not be sent again.
     return _unplaced(job, event.message), []
 
@@ -227,47 +228,47 @@ def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
     release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
-    return replace(_unplaced(job, event.reason), done=0.0, excused=job.excused + event.excused), release
+    return changed(_unplaced(job, event.reason), done=0.0, excused=job.excused + event.excused), release
 
 
 def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:
     evict = EvictJob(job=job.uuid, attempt=job.attempt, keep_progress=event.keep_progress)
-    return replace(job, reason="eviction requested"), [evict]
+    return changed(job, reason="eviction requested"), [evict]
 
 
 def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), [ReleaseJob(job=job.uuid)]
-    return replace(_unplaced(job, "evicted in favour of another job"), done=event.done), []
+    return changed(_unplaced(job, "evicted in favour of another job"), done=event.done), []
 
 
 def _unplaced(job: Job, reason: str) -> Job:
-    return replace(
+    return changed(
         job, state=JobState.PENDING, reason=reason, start_s=None, end_s=None, transfer=(), result_transfer=()
     )
 
 
 def _end(job: Job, state: JobState, now_s: float) -> Job:
-    return replace(job, state=state, ended_at=now_s)
+    return changed(job, state=state, ended_at=now_s)
 
 
 def _cancel_unplanned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.CANCELLED, now_s), cancel_requested=True), []
+    return changed(_end(job, JobState.CANCELLED, now_s), cancel_requested=True), []
 
 
 def _cancel_planned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
     actions: list[Action] = [] if job.cancel_requested else [ReleaseJob(job=job.uuid)]
-    return replace(job, cancel_requested=True, reason="cancellation requested"), actions
+    return changed(job, cancel_requested=True, reason="cancellation requested"), actions
 
 
 def _released(job: Job, event: JobReleased, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), []
-    return replace(_unplaced(job, "released by its agent"), done=0.0), []
+    return changed(_unplaced(job, "released by its agent"), done=0.0), []
 
 
 def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.reason), []
+    return changed(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.reason), []
 
 
 def _delivered(job: Job, event: ResultDelivered, now_s: float) -> Outcome:
@@ -276,16 +277,16 @@ def _delivered(job: Job, event: ResultDelivered, now_s: float) -> Outcome:
 
 def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
     why = "cancelled after completion" if job.cancel_requested else "no other job needs it any more"
-    return replace(_end(job, JobState.COMPLETED, now_s), reason=f"result discarded: {why}"), []
+    return changed(_end(job, JobState.COMPLETED, now_s), reason=f"result discarded: {why}"), []
 
 
 def _skipped(job: Job, event: Skipped, now_s: float) -> Outcome:
     skipped = _end(job, JobState.CANCELLED, now_s)
-    return replace(skipped, error_code="fpga_pool.predecessor_failed", reason=event.reason), []
+    return changed(skipped, error_code="fpga_pool.predecessor_failed", reason=event.reason), []
 
 
 def _result_lost(job: Job, event: ResultLost, now_s: float) -> Outcome:
-    lost = replace(
+    lost = changed(
         _unplaced(job, event.reason),
         done=0.0,
         finished_at=None,
@@ -306,7 +307,7 @@ def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
 
 
 def _expired(job: Job, event: ResultExpired, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.COMPLETED, now_s), reason="result expired before it was fetched"), []
+    return changed(_end(job, JobState.COMPLETED, now_s), reason="result expired before it was fetched"), []
 
 
 _RULES: dict[tuple[JobState, type], Rule[Job]] = {

@@ -4,7 +4,7 @@ A process of an attempt that is over is stopped, and keeps its place until its a
 agent is lost: a place on which something may still run is not reused.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.lifecycle.table import Rule, Table
@@ -21,6 +21,7 @@ from fpga_pool.model.messages.gangs import (
     StopProcess,
 )
 from fpga_pool.model.objects.gangs import Gang, Process, ProcessState
+from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,50 +94,50 @@ def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
         command=gang.command,
         saved=process.saved,
     )
-    return replace(process, state=ProcessState.STARTING, progress_at=now_s), [launch]
+    return changed(process, state=ProcessState.STARTING, progress_at=now_s), [launch]
 
 
 def _nothing_left(process: Process, event: NothingLeftToDo, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.EXITED), []
+    return changed(process, state=ProcessState.EXITED), []
 
 
 def _started(process: Process, event: ProcessStarted, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.RUNNING), []
+    return changed(process, state=ProcessState.RUNNING), []
 
 
 def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
     done_s = process.done_by(event.at)
-    return replace(process, state=ProcessState.EXITED, done_s=done_s, rate=0.0, cpu_s=event.cpu_s), []
+    return changed(process, state=ProcessState.EXITED, done_s=done_s, rate=0.0, cpu_s=event.cpu_s), []
 
 
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
     commands = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
-    return replace(process, tier=event.tier), list(commands)
+    return changed(process, tier=event.tier), list(commands)
 
 
 def _priority_changed(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
-    changed = replace(process, exchanged=event.exchanged)
-    return changed, [SetTier(**_about(process), tier=changed.priority)]  # type: ignore[arg-type]
+    after = changed(process, exchanged=event.exchanged)
+    return after, [SetTier(**_about(process), tier=after.priority)]  # type: ignore[arg-type]
 
 
 def _priority_changed_quietly(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
-    return replace(process, exchanged=event.exchanged), []
+    return changed(process, exchanged=event.exchanged), []
 
 
 def _tier_changed_quietly(process: Process, event: TierChanged, now_s: float) -> Outcome:
-    return replace(process, tier=event.tier), []
+    return changed(process, tier=event.tier), []
 
 
 def _save(process: Process, event: SaveRequested, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.SAVING), [SaveProcess(**_about(process))]  # type: ignore[arg-type]
+    return changed(process, state=ProcessState.SAVING), [SaveProcess(**_about(process))]  # type: ignore[arg-type]
 
 
 def _gone(process: Process, event: object, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.ENDED, rate=0.0), []
+    return changed(process, state=ProcessState.ENDED, rate=0.0), []
 
 
 def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.ENDED, rate=0.0), _dropped(process, process.saved)
+    return changed(process, state=ProcessState.ENDED, rate=0.0), _dropped(process, process.saved)
 
 
 def _dropped(process: Process, saved: str) -> list[Action]:
@@ -145,31 +146,31 @@ def _dropped(process: Process, saved: str) -> list[Action]:
 
 
 def _stop(process: Process, event: StopRequested, now_s: float) -> Outcome:
-    stopping = replace(process, state=ProcessState.STOPPING, reason=event.reason)
+    stopping = changed(process, state=ProcessState.STOPPING, reason=event.reason)
     return stopping, [StopProcess(**_about(process))]  # type: ignore[arg-type]
 
 
 def _saved(process: Process, event: ProcessSaved, now_s: float) -> Outcome:
-    ended = replace(process, state=ProcessState.ENDED, done_s=event.done_s, rate=0.0, cpu_s=event.cpu_s)
+    ended = changed(process, state=ProcessState.ENDED, done_s=event.done_s, rate=0.0, cpu_s=event.cpu_s)
     return ended, []
 
 
 def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
     saved = event.saved if isinstance(event, ProcessSaved) else ""
-    return replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), _dropped(process, saved)
+    return changed(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), _dropped(process, saved)
 
 
 def _stopped_at_once(process: Process, event: StopRequested, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.STOPPED, reason=event.reason), []
+    return changed(process, state=ProcessState.STOPPED, reason=event.reason), []
 
 
 def _failed(process: Process, event: ProcessFailed, now_s: float) -> Outcome:
-    stopped = replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
+    stopped = changed(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
     return stopped, []
 
 
 def _vanished(process: Process, event: Vanished, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.ENDED, rate=0.0, reason=event.reason), []
+    return changed(process, state=ProcessState.ENDED, rate=0.0, reason=event.reason), []
 
 
 _RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING, _STOPPED = (

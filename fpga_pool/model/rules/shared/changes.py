@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from fpga_pool.model import values
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded, JobReopened
 from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed, Skipped
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
@@ -81,7 +82,7 @@ def send(tx: Transaction, slot_name: str, action: Action) -> None:
 def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
     """Send an action to the agent of a place, as the place's next command."""
     sequence = place.sequence + 1
-    tx.save(replace(place, sequence=sequence))
+    tx.save(values.changed(place, sequence=sequence))
     tx.send(
         Command(
             id=str(uuid.uuid5(uuid.UUID(place.uuid), str(sequence))),
