@@ -12,6 +12,7 @@ from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.conf.opts import register_opts
 from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.waiting import wait_until
 
 #: Roles of a token, with those that they imply in Keystone; "system" = of system scope.
 PERSONAS = {
@@ -169,6 +170,9 @@ def test_a_policy_file_overrides_a_rule(pool, keystone, configuration, tmp_path)
     api = Client(make_application(configuration, pool, keystone=True))
     assert api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 200
     assert api.patch("/v1/slots/x", json={"drain": True}, headers={"X-Auth-Token": "reader"}).status_code == 403
+    # A change is followed, and what was decided before counts for a moment only.
+    (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "role:nobody"\n')
+    wait_until(lambda: api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 403, "the file is read")
 
 
 def test_the_request_id_of_another_service_is_kept_beside_the_own(api):

@@ -219,6 +219,17 @@ def test_waits_for_a_data_port_that_is_not_there_yet(start, pool, eventually):
     assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
 
 
+def test_hosts_are_listed_once_for_several_runs_and_again_where_one_is_not_reached(start, client, pool, monkeypatch):
+    listed, hosts = [], client.hosts
+    monkeypatch.setattr(client, "hosts", lambda: listed.append("hosts") or hosts())
+    # Port 9 of the bench's hosts refuses connections; then the agent starts, on another port.
+    client.known_hosts(["node-1"])
+    pool.open_data_port()
+    for data in (b"x", b"y"):
+        assert texts(start([data])[1].result(WAIT_S)) == [digest(data)]
+    assert len(listed) == 2
+
+
 def test_trouble_of_the_api_is_waited_out(start, responder, pool):
     pool.breaks["batch_jobs"] = [ServiceUnavailable("restarting")] * 3
     pool.breaks["tickets"] = [RuntimeError("a bug, once"), ServiceUnavailable("restarting")]

@@ -141,3 +141,15 @@ def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, 
 
 def unreachable(_server):
     raise MessagingError("no broker")
+
+
+def test_new_work_wakes_its_family_and_no_other(bench, monkeypatch):
+    bench.start()
+    woken = []
+    owned = bench.service.ownership._owned["default"]
+    for name, loop in {**owned.planning, "outbox": owned._dispatching}.items():
+        monkeypatch.setattr(loop, "wake", lambda name=name: woken.append(name))
+    bench.service.work_arrived("gang")
+    assert woken == ["gang"]
+    bench.service.work_arrived()
+    assert sorted(woken[1:]) == ["batch", "gang", "online", "outbox", "pipeline", "task"]
