@@ -69,6 +69,7 @@ def test_a_look_at_three_hundred_gangs(store):
         with store.transaction("s", "me", shard.epoch) as tx:
             return commit_gang_moves(tx, view, moves, SETTINGS)
 
+    policy.prepare()  # as a scheduler does at its start
     view, look_ms = timed(look)
     moves, decide_ms = timed(lambda: decided_moves(view, lambda tiers: policy.decide(tiers, None, now_s, rng)))
     moved, commit_ms = timed(lambda: commit(view, moves))
