@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.personas import ALL, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
@@ -32,6 +32,7 @@ from fpga_pool.model.messages.requests import (
     NoQuery,
     Page,
     PipelineDetail,
+    PlannedBatch,
     ProjectJobQuery,
     Service,
     SlotChange,
@@ -180,10 +181,18 @@ def _family(
 
 
 def _create_batch(call: Call) -> dict[str, Any]:
+    return {"batch": show(scheduler().create_batch(_batch_request(call)))}
+
+
+def _plan_batch(call: Call) -> dict[str, Any]:
+    return {"plan": show(scheduler().plan_batch(_batch_request(call)))}
+
+
+def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
-    return {"batch": show(scheduler().create_batch(_request(BatchRequest, call)))}
+    return _request(BatchRequest, call)
 
 
 def _create_gang(call: Call) -> dict[str, Any]:
@@ -282,6 +291,9 @@ OPERATIONS = (
               handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
+    Operation(method="POST", path="/v1/plans", name="plan_batch", persona=AS_CREATE_BATCH,
+              handle=_plan_batch, body=BatchRequest, answer={"plan": PlannedBatch},
+              summary="Plan a batch as if it was created now; nothing is stored."),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),

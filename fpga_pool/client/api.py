@@ -1,16 +1,17 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
+from fpga_pool.client.filters import HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
 from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
-from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
@@ -19,6 +20,7 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     JobList,
     PipelineDetail,
+    PlannedBatch,
     Service,
     TaskDetail,
     Ticket,
@@ -41,51 +43,6 @@ _PAGE = 1000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
 #: How long they go on, where the caller does not say.
 CREATE_PATIENCE_S = 7.5
-
-
-class NameFilters(TypedDict, total=False):
-    """Parameters of every list; None = as the API has it."""
-
-    #: Field and direction, such as "created_at:asc".
-    sort: str | None
-    #: Uuid, or name, of the object that comes before the first.
-    marker: str | None
-
-
-class WorkFilters(NameFilters, total=False):
-    """Which objects of projects are listed."""
-
-    state: Sequence[str]
-    #: Created then or later, UTC seconds.
-    since: float | None
-    #: Another project, or "all"; for admins.
-    project_id: str | None
-
-
-class TaskFilters(WorkFilters, total=False):
-    """Which tasks are listed."""
-
-    function: Sequence[str]
-
-
-class JobFilters(TaskFilters, total=False):
-    """Which jobs are listed."""
-
-    host: Sequence[str]
-
-
-class SlotFilters(NameFilters, total=False):
-    """Which slots are listed."""
-
-    state: Sequence[str]
-    function: Sequence[str]
-    host: Sequence[str]
-
-
-class HostFilters(NameFilters, total=False):
-    """Which hosts are listed."""
-
-    alive: bool | None
 
 
 class PoolApi:
@@ -144,7 +101,7 @@ class PoolApi:
     def _create(self, path: str, noun: str, body: Mapping[str, object], patience_s: float = CREATE_PATIENCE_S) -> Any:
         """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
-        paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+        pauses = _pauses_s(patience_s)
         while True:
             try:
                 return self._http.call("POST", path, body=body, retry=False)
@@ -153,11 +110,27 @@ class PoolApi:
                     raise
                 return self._created_before(path, noun, str(body["uuid"]))
             except ServiceUnavailable:
-                if paused_s >= patience_s:
+                if (pause_s := next(pauses, None)) is None:
                     raise
                 interrupted = True
                 time.sleep(pause_s)
-                paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def plan(
+        self, jobs: Sequence[JobRequest], *, policy: str = "", patience_s: float = CREATE_PATIENCE_S
+    ) -> PlannedBatch:
+        """Return what would become of a batch if it was created now, with the errors of `create_batch`.
+
+        Where the pool plans another one without storing it, it is asked again for `patience_s`; then TooManyRequests is
+        raised.
+        """
+        body, pauses = {"policy": policy, "jobs": to_plain(jobs)}, _pauses_s(patience_s)
+        while True:
+            try:
+                return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
+            except TooManyRequests:
+                if (pause_s := next(pauses, None)) is None:
+                    raise
+                time.sleep(pause_s)
 
     def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:
@@ -377,6 +350,14 @@ class PoolApi:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
         return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
+
+
+def _pauses_s(patience_s: float) -> Iterator[float]:
+    """Yield the pauses between tries that go on for this long."""
+    paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+    while paused_s < patience_s:
+        yield pause_s
+        paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _segment(text: str) -> str:

@@ -16,6 +16,7 @@ from fpga_pool.model.messages.requests import (
     JobChanges,
     Page,
     PipelineDetail,
+    PlannedBatch,
     Service,
     SourceTicket,
     TaskDetail,
@@ -127,6 +128,10 @@ class SchedulerAPI:
     def create_batch(self, request: BatchRequest) -> Batch:
         """Store a batch; it is committed when this returns."""
         return self._call(Batch, "create_batch", CREATE_S, request=request)
+
+    def plan_batch(self, request: BatchRequest) -> PlannedBatch:
+        """Return what would become of a batch; nothing is stored."""
+        return self._call(PlannedBatch, "plan_batch", CREATE_S, request=request)
 
     def batches(self, page: Page) -> list[Batch]:
         """Return a page of the batches."""

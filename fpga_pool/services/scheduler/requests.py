@@ -1,17 +1,19 @@
-"""Requests of tenants on gangs, pipelines, tasks and quotas, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence
 from typing import Any
 
+from fpga_pool.conf.policies import is_proving, policy_names
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import ProjectId
-from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, SourceTicket, TaskDetail
-from fpga_pool.model.messages.work import GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, PlannedBatch, SourceTicket, TaskDetail
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, owned_batch
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
@@ -28,6 +30,43 @@ from fpga_pool.store.quotas import quota, set_limits, unset_limits
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
+
+
+class BatchRequests:
+    """Takes batches of tenants, and says what would become of them."""
+
+    _service: SchedulerService
+
+    @answers
+    def create_batch(self, context: Context, request: BatchRequest) -> Batch:
+        service, wanted = self._service, self._with_policy(request)
+        with service.admission(Batch, wanted) as tx:
+            batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
+        LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
+        service.work_arrived()
+        return batch
+
+    @answers
+    def plan_batch(self, context: Context, request: BatchRequest) -> PlannedBatch:
+        wanted = self._with_policy(request)
+        if is_proving("batch", wanted.policy):
+            raise InvalidInput(
+                f"policy: {wanted.policy!r} plans for as long as its proof takes, so there is no dry run with it"
+            )
+        return self._service.dry_run(wanted)
+
+    def _with_policy(self, request: BatchRequest) -> BatchRequest:
+        """Return a request with the policy in force; InvalidInput if it cannot be had."""
+        settings, policy = self._service.settings, request.policy
+        names = [*policy_names("batch"), settings.online_policy]
+        if policy and policy not in names:
+            raise InvalidInput(f"policy: no batch policy {policy!r}; known: {', '.join(names)}")
+        if policy != settings.default_policy and is_proving("batch", policy):
+            raise InvalidInput(
+                f"policy: {policy!r} blocks all other planning until it has proven its plan; it is only allowed "
+                "in simulations and as the pool's default_policy"
+            )
+        return changed(request, policy=policy or settings.default_policy)
 
 
 class GangRequests:

@@ -240,17 +240,22 @@ def commit_plan(
         for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
     ]
     if placed and all(job.attempt == 0 for job in request.jobs):
-        bound_s, completion_bound_s = _proven_bounds_s(request.problem, plan)
-        promised = BatchPlanned(
-            dispatched_at=dispatched_at,
-            makespan_s=plan.makespan_s,
-            lower_bound_s=bound_s,
-            completion_s=plan.completion_s,
-            completion_bound_s=completion_bound_s,
-        )
+        promised = promise(request, plan, dispatched_at)
         changed, _ = BATCH.transition(tx.batch(request.jobs[0].batch_uuid), promised, now_s)
         tx.save(changed)
     return placed
+
+
+def promise(request: PlanRequest, plan: BatchPlan, dispatched_at: float) -> BatchPlanned:
+    """Return what the first plan of a batch promises."""
+    bound_s, completion_bound_s = _proven_bounds_s(request.problem, plan)
+    return BatchPlanned(
+        dispatched_at=dispatched_at,
+        makespan_s=plan.makespan_s,
+        lower_bound_s=bound_s,
+        completion_s=plan.completion_s,
+        completion_bound_s=completion_bound_s,
+    )
 
 
 def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:

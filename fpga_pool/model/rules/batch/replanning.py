@@ -53,6 +53,11 @@ class ReplanProblem:
         )
 
     @property
+    def pending(self) -> Ints:
+        """(n,) rows of the jobs that have no place: those of the waiting batch."""
+        return np.array([row for row, job in enumerate(self.jobs) if job.state is JobState.PENDING], np.int64)
+
+    @property
     def request(self) -> PlanRequest:
         """The problem alone."""
         return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
@@ -288,10 +293,15 @@ def _promise(
     tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
 ) -> None:
     """Note what the first plan of a batch promises."""
-    rows = np.array([row for row, job in enumerate(asked.jobs) if job.state is JobState.PENDING], np.int64)
-    if not placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
-        return
-    problem = asked.underway.problem
+    if placed and all(asked.jobs[row].attempt == 0 for row in asked.pending.tolist()):
+        promised = promise_among_others(asked, found, dispatched_at)
+        changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
+        tx.save(changed)
+
+
+def promise_among_others(asked: ReplanProblem, found: Replan, dispatched_at: float) -> BatchPlanned:
+    """Return what the first plan of a batch promises that was made together with work under way."""
+    rows, problem = asked.pending, asked.underway.problem
     ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
     fastest_s = problem.seconds[rows].min(axis=1)
     # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
@@ -299,12 +309,10 @@ def _promise(
     makespan_s = float(ends_s.max())
     of_batch = np.isin(found.plan.result_job, rows)
     completion_s = max(makespan_s, float(found.plan.result_end_s[of_batch].max(initial=0.0)))
-    promised = BatchPlanned(
+    return BatchPlanned(
         dispatched_at=dispatched_at,
         makespan_s=makespan_s,
         lower_bound_s=min(bound_s, makespan_s),
         completion_s=completion_s,
         completion_bound_s=min(bound_s, makespan_s),
     )
-    changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
-    tx.save(changed)
