@@ -41,6 +41,9 @@ from fpga_pool.model.messages.requests import (
     TaskQuery,
     Ticket,
     TicketRequests,
+    Usage,
+    UsagePage,
+    UsageQuery,
     WorkQuery,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
@@ -279,6 +282,31 @@ def _project(call: Call) -> str:
     return project_id
 
 
+def _usage(call: Call) -> dict[str, Any]:
+    query, after = call.query, None
+    if query.marker is not None:
+        project, slash, function = query.marker.partition("/")
+        if not slash:
+            raise InvalidInput(f"marker: expected PROJECT/FUNCTION, found {query.marker[:64]!r}")
+        after = project, function
+    page = UsagePage(
+        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        begin_at=None if query.start is None else query.start.timestamp(),
+        end_at=None if query.end is None else query.end.timestamp(),
+        after=after,
+        limit=query.limit,
+    )
+    found = [show(one) for one in scheduler().usage(page)]
+    return {"usage": found, "links": [_next_usage(found[-1], page.limit)] if len(found) == page.limit else []}
+
+
+def _next_usage(last: Any, limit: int) -> dict[str, str]:
+    """Return the link to the next page, of the same period although time goes on."""
+    where = {"start": last.begin_at, "end": last.end_at, "marker": f"{last.project_id}/{last.function}", "limit": limit}
+    where |= {name: text for name, text in request.args.items() if name == "project_id"}
+    return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
+
+
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
@@ -341,4 +369,7 @@ OPERATIONS = (
     Operation(method="DELETE", path="/v1/quotas/<name>", name="unset_quota", persona=OPERATOR, noun="project",
               handle=lambda call: {"quota": show(scheduler().unset_quota(_project(call)))}, answer={"quota": Quota},
               summary="Return a project to the default limits."),
+    Operation(method="GET", path="/v1/usage", name="show_usage", persona=READER, query=UsageQuery, handle=_usage,
+              answer={"usage": [Usage], "links": [dict[str, str]]},
+              summary="Show what a project has used in a period, by function."),
 )  # fmt: skip

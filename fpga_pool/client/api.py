@@ -25,6 +25,7 @@ from fpga_pool.model.messages.requests import (
     TaskDetail,
     Ticket,
     TicketRequest,
+    Usage,
 )
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -312,6 +313,26 @@ class PoolApi:
     def unset_quota(self, project_id: str) -> Quota:
         """Return a project to the default limits."""
         return read(Quota, self._http.call("DELETE", f"/v1/quotas/{_segment(project_id)}"), "quota")
+
+    def usage(
+        self, project_id: str | None = None, *, start: float | None = None, end: float | None = None
+    ) -> list[Usage]:
+        """Return what a project ("all": each) has used from one point in time up to another, UTC seconds, by function.
+
+        The end is now by default, and the start a day before it; None = of the own project.
+        """
+        given = {"project_id": project_id, "start": date(start), "end": date(end)}
+        params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        params["limit"] = _PAGE
+        found: list[Usage] = []
+        while True:
+            answer = self._http.call("GET", "/v1/usage", params=params)
+            found += read_all(Usage, answer, "usage")
+            if not answer.get("links"):
+                return found
+            last = found[-1]
+            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
+            params |= {"marker": f"{last.project_id}/{last.function}"}
 
     # The pool
 

@@ -22,6 +22,8 @@ from fpga_pool.model.messages.requests import (
     TaskDetail,
     Ticket,
     TicketRequest,
+    Usage,
+    UsagePage,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -240,6 +242,10 @@ class SchedulerAPI:
     def unset_quota(self, project_id: str) -> Quota:
         """Return a project to the default limits."""
         return self._call(Quota, "unset_quota", project_id=project_id)
+
+    def usage(self, page: UsagePage) -> list[Usage]:
+        """Return a page of what projects have used."""
+        return self._call(list[Usage], "usage", page=page)
 
     # Operators
 

@@ -169,6 +169,8 @@ class PoolBench:
         self.directory = directory
         self.fails = {}
         self.quotas = {}
+        #: By project and function.
+        self.used = []
         self.flows = []
         #: Number of the newest change of a job that was asked for, and of each job's.
         self.generation, self.changed_in = 0, {}
@@ -436,6 +438,14 @@ class PoolBench:
             used = dict.fromkeys(Resource, 0)
             used[Resource.JOBS] = sum(batch.jobs for batch in batches)
             return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
+
+    def usage(self, page):
+        with self._answering("usage"):
+            rows = [one for one in self.used if page.project_id in (None, one.project_id)]
+            rows = [one for one in rows if page.after is None or (one.project_id, one.function) > tuple(page.after)]
+            end_at = page.end_at or 1000.0
+            begin_at = end_at - 86400.0 if page.begin_at is None else page.begin_at
+            return [replace(one, begin_at=begin_at, end_at=end_at) for one in rows[: page.limit]]
 
     def set_quota(self, project_id, limits):
         with self._answering("set_quota"):

@@ -7,7 +7,16 @@ from typing import Any
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import ProjectId
-from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, PlannedBatch, SourceTicket, TaskDetail
+from fpga_pool.model.messages.requests import (
+    GangDetail,
+    Page,
+    PipelineDetail,
+    PlannedBatch,
+    SourceTicket,
+    TaskDetail,
+    Usage,
+    UsagePage,
+)
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
@@ -25,11 +34,15 @@ from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.quotas import quota, set_limits, unset_limits
+from fpga_pool.store.quotas import quota, set_limits, unset_limits, usage
 
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
+
+DAY_S = 86_400.0
+#: Longer periods are added up by their parts: what one request reads is limited.
+LONGEST_PERIOD_S = 31 * DAY_S
 
 
 class BatchRequests:
@@ -212,7 +225,7 @@ class TaskRequests:
 
 
 class QuotaRequests:
-    """Answers tenants of their quota, and administrators of any."""
+    """Answers tenants of their quota and usage, and administrators of any."""
 
     _service: SchedulerService
 
@@ -233,3 +246,12 @@ class QuotaRequests:
         unset_limits(self._service.store, project_id)
         LOG.info("quota of project %s: the default one from now on", project_id)
         return self.quota(context, project_id=project_id)
+
+    @answers
+    def usage(self, context: Context, page: UsagePage) -> list[Usage]:
+        end_at = self._service.clock() if page.end_at is None else page.end_at
+        begin_at = max(end_at - DAY_S, 0.0) if page.begin_at is None else page.begin_at
+        if not 0 < end_at - begin_at <= LONGEST_PERIOD_S:
+            days = LONGEST_PERIOD_S / DAY_S
+            raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
+        return usage(self._service.store, page, begin_at, end_at)

@@ -41,6 +41,7 @@ ALLOWED = {
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
     "show_quota": OWN,
+    "show_usage": OWN,
     "show_project_quota": INSPECT,
     "set_quota": {"admin", "system admin"},
     "unset_quota": {"admin", "system admin"},
