@@ -23,6 +23,7 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.Conflict, 409),
     (exceptions.InvalidCatalogue, 500),
     (exceptions.InvalidInput, 400),
+    (exceptions.TooManyRequests, 429),
     (exceptions.StorageFull, 507),
     (exceptions.ServiceUnavailable, 503),
 )

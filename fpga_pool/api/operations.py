@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.personas import ALL, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
@@ -32,6 +32,7 @@ from fpga_pool.model.messages.requests import (
     NoQuery,
     Page,
     PipelineDetail,
+    PlannedBatch,
     ProjectJobQuery,
     Service,
     SlotChange,
@@ -40,6 +41,9 @@ from fpga_pool.model.messages.requests import (
     TaskQuery,
     Ticket,
     TicketRequests,
+    Usage,
+    UsagePage,
+    UsageQuery,
     WorkQuery,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
@@ -180,10 +184,18 @@ def _family(
 
 
 def _create_batch(call: Call) -> dict[str, Any]:
+    return {"batch": show(scheduler().create_batch(_batch_request(call)))}
+
+
+def _plan_batch(call: Call) -> dict[str, Any]:
+    return {"plan": show(scheduler().plan_batch(_batch_request(call)))}
+
+
+def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
-    return {"batch": show(scheduler().create_batch(_request(BatchRequest, call)))}
+    return _request(BatchRequest, call)
 
 
 def _create_gang(call: Call) -> dict[str, Any]:
@@ -270,6 +282,31 @@ def _project(call: Call) -> str:
     return project_id
 
 
+def _usage(call: Call) -> dict[str, Any]:
+    query, after = call.query, None
+    if query.marker is not None:
+        project, slash, function = query.marker.partition("/")
+        if not slash:
+            raise InvalidInput(f"marker: expected PROJECT/FUNCTION, found {query.marker[:64]!r}")
+        after = project, function
+    page = UsagePage(
+        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        begin_at=None if query.start is None else query.start.timestamp(),
+        end_at=None if query.end is None else query.end.timestamp(),
+        after=after,
+        limit=query.limit,
+    )
+    found = [show(one) for one in scheduler().usage(page)]
+    return {"usage": found, "links": [_next_usage(found[-1], page.limit)] if len(found) == page.limit else []}
+
+
+def _next_usage(last: Any, limit: int) -> dict[str, str]:
+    """Return the link to the next page, of the same period although time goes on."""
+    where = {"start": last.begin_at, "end": last.end_at, "marker": f"{last.project_id}/{last.function}", "limit": limit}
+    where |= {name: text for name, text in request.args.items() if name == "project_id"}
+    return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
+
+
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
@@ -282,6 +319,9 @@ OPERATIONS = (
               handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
+    Operation(method="POST", path="/v1/plans", name="plan_batch", persona=AS_CREATE_BATCH,
+              handle=_plan_batch, body=BatchRequest, answer={"plan": PlannedBatch},
+              summary="Plan a batch as if it was created now; nothing is stored."),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
@@ -329,4 +369,7 @@ OPERATIONS = (
     Operation(method="DELETE", path="/v1/quotas/<name>", name="unset_quota", persona=OPERATOR, noun="project",
               handle=lambda call: {"quota": show(scheduler().unset_quota(_project(call)))}, answer={"quota": Quota},
               summary="Return a project to the default limits."),
+    Operation(method="GET", path="/v1/usage", name="show_usage", persona=READER, query=UsageQuery, handle=_usage,
+              answer={"usage": [Usage], "links": [dict[str, str]]},
+              summary="Show what a project has used in a period, by function."),
 )  # fmt: skip

@@ -11,8 +11,8 @@ from oslo_policy import policy
 
 from fpga_pool.api.operations import OPERATIONS, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
+from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
-from fpga_pool.model.messages.requests import WorkQuery
 
 #: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
@@ -28,7 +28,7 @@ def rule_name(operation: Operation) -> str:
 
 def lists_projects(operation: Operation) -> bool:
     """Return whether an operation can list objects of other projects."""
-    return isinstance(operation.query, type) and issubclass(operation.query, WorkQuery)
+    return "project_id" in hints_of(operation.query)
 
 
 def list_rules() -> list[policy.RuleDefault]:

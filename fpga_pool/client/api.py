@@ -1,16 +1,17 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
+from fpga_pool.client.filters import HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
 from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
-from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
@@ -19,10 +20,12 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     JobList,
     PipelineDetail,
+    PlannedBatch,
     Service,
     TaskDetail,
     Ticket,
     TicketRequest,
+    Usage,
 )
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -41,51 +44,6 @@ _PAGE = 1000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
 #: How long they go on, where the caller does not say.
 CREATE_PATIENCE_S = 7.5
-
-
-class NameFilters(TypedDict, total=False):
-    """Parameters of every list; None = as the API has it."""
-
-    #: Field and direction, such as "created_at:asc".
-    sort: str | None
-    #: Uuid, or name, of the object that comes before the first.
-    marker: str | None
-
-
-class WorkFilters(NameFilters, total=False):
-    """Which objects of projects are listed."""
-
-    state: Sequence[str]
-    #: Created then or later, UTC seconds.
-    since: float | None
-    #: Another project, or "all"; for admins.
-    project_id: str | None
-
-
-class TaskFilters(WorkFilters, total=False):
-    """Which tasks are listed."""
-
-    function: Sequence[str]
-
-
-class JobFilters(TaskFilters, total=False):
-    """Which jobs are listed."""
-
-    host: Sequence[str]
-
-
-class SlotFilters(NameFilters, total=False):
-    """Which slots are listed."""
-
-    state: Sequence[str]
-    function: Sequence[str]
-    host: Sequence[str]
-
-
-class HostFilters(NameFilters, total=False):
-    """Which hosts are listed."""
-
-    alive: bool | None
 
 
 class PoolApi:
@@ -145,7 +103,7 @@ class PoolApi:
     def _create(self, path: str, noun: str, body: Mapping[str, object], patience_s: float = CREATE_PATIENCE_S) -> Any:
         """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
-        paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+        pauses = _pauses_s(patience_s)
         while True:
             try:
                 return self._http.call("POST", path, body=body, retry=False)
@@ -154,11 +112,27 @@ class PoolApi:
                     raise
                 return self._created_before(path, noun, str(body["uuid"]))
             except ServiceUnavailable:
-                if paused_s >= patience_s:
+                if (pause_s := next(pauses, None)) is None:
                     raise
                 interrupted = True
                 time.sleep(pause_s)
-                paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def plan(
+        self, jobs: Sequence[JobRequest], *, policy: str = "", patience_s: float = CREATE_PATIENCE_S
+    ) -> PlannedBatch:
+        """Return what would become of a batch if it was created now, with the errors of `create_batch`.
+
+        Where the pool plans another one without storing it, it is asked again for `patience_s`; then TooManyRequests is
+        raised.
+        """
+        body, pauses = {"policy": policy, "jobs": to_plain(jobs)}, _pauses_s(patience_s)
+        while True:
+            try:
+                return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
+            except TooManyRequests:
+                if (pause_s := next(pauses, None)) is None:
+                    raise
+                time.sleep(pause_s)
 
     def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:
@@ -341,6 +315,26 @@ class PoolApi:
         """Return a project to the default limits."""
         return read(Quota, self._http.call("DELETE", f"/v1/quotas/{_segment(project_id)}"), "quota")
 
+    def usage(
+        self, project_id: str | None = None, *, start: float | None = None, end: float | None = None
+    ) -> list[Usage]:
+        """Return what a project ("all": each) has used from one point in time up to another, UTC seconds, by function.
+
+        The end is now by default, and the start a day before it; None = of the own project.
+        """
+        given = {"project_id": project_id, "start": date(start), "end": date(end)}
+        params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        params["limit"] = _PAGE
+        found: list[Usage] = []
+        while True:
+            answer = self._http.call("GET", "/v1/usage", params=params)
+            found += read_all(Usage, answer, "usage")
+            if not answer.get("links"):
+                return found
+            last = found[-1]
+            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
+            params |= {"marker": f"{last.project_id}/{last.function}"}
+
     # The pool
 
     def slots(self, limit: int | None = None, **filters: Unpack[SlotFilters]) -> list[Slot]:
@@ -391,6 +385,14 @@ class PoolApi:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
         return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
+
+
+def _pauses_s(patience_s: float) -> Iterator[float]:
+    """Yield the pauses between tries that go on for this long."""
+    paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+    while paused_s < patience_s:
+        yield pause_s
+        paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _segment(text: str) -> str:

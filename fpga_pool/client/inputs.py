@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.work import JobRequest
 
 #: What a caller may give: a path, the bytes themselves, or an open file that can seek (read from where it stands).
 Source = str | Path | bytes | BinaryIO
@@ -83,6 +85,20 @@ def read_inputs(specs: Iterable[JobSpec]) -> list[Input]:
     if len(set(objects)) < len(objects):
         raise InvalidInput("files: the same open file is given twice; two streams cannot share its position")
     return [_input(spec, index) for index, spec in enumerate(given)]
+
+
+def job_requests(inputs: Iterable[Input]) -> list[JobRequest]:
+    """Return the request of a job for each input, with a new uuid."""
+    return [
+        JobRequest(
+            uuid=str(uuid4()),
+            name=source.name,
+            function=source.function,
+            requester=source.requester,
+            input_bytes=source.input_bytes,
+        )
+        for source in inputs
+    ]
 
 
 def _input(spec: JobSpec, index: int) -> Input:

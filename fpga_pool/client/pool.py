@@ -11,11 +11,12 @@ from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner
-from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, read_inputs, read_subtasks
+from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.tasks import TaskShape
@@ -153,6 +154,10 @@ class Client(PoolApi):
     def submit(self, jobs: Iterable[JobSpec], **options: Unpack[RunOptions]) -> Batch:
         """Create a batch and return when the pool holds its inputs; see `run` and, for its results, `fetch`."""
         return self.runner(jobs, **options).submit()
+
+    def dry_run(self, jobs: Iterable[JobSpec], *, policy: str = "") -> PlannedBatch:
+        """Return what would become of a batch if it was created now; nothing is stored, loaded or sent."""
+        return self.plan(job_requests(read_inputs(jobs)), policy=policy)
 
     def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
         """Continue a batch that a client has left, or was killed over, and return when all its results are here.

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.inputs import Input
+from fpga_pool.client.inputs import Input, job_requests
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
@@ -156,16 +156,7 @@ class BatchRunner:
     def _create(self) -> None:
         """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
         self._output_dir.mkdir(parents=True, exist_ok=True)
-        requests = [
-            JobRequest(
-                uuid=str(uuid4()),
-                name=source.name,
-                function=source.function,
-                requester=source.requester,
-                input_bytes=source.input_bytes,
-            )
-            for source in self._inputs
-        ]
+        requests = job_requests(self._inputs)
         batch = self._submit(requests)
         self._heard_s = time.monotonic()
         sinks = result_files(self._output_dir, self._inputs)

@@ -164,9 +164,7 @@ class Cycle(Generic[ViewT, WantedT]):
         if now_s < self._retry_at_s:
             return CycleResult(family=family.name)
         # 1. Snapshot: read all that the decision depends on, in one transaction.
-        with self._reading() as tx:
-            look = family.snapshot(tx, now_s)
-            learning = self._learning(tx, look) if look is not None else None
+        look, learning = self._look(now_s)
         laps.append(self._timer())
         if look is None:
             return CycleResult(family=family.name, durations=_durations(laps))
@@ -196,6 +194,16 @@ class Cycle(Generic[ViewT, WantedT]):
             failures=(*decision.failures, *self._not_learned(learning)),
             durations=_durations(laps),
         )
+
+    def dry_run(self) -> tuple[Look[ViewT], Decision[WantedT]] | None:
+        """Return what would be decided now, and on what; nothing is committed. None = there is nothing to decide."""
+        look, learning = self._look(self._clock())
+        return None if look is None else (look, self._decide(look, None if learning is None else learning.state))
+
+    def _look(self, now_s: float) -> tuple[Look[ViewT] | None, Learning | None]:
+        with self._reading() as tx:
+            look = self.family.snapshot(tx, now_s)
+            return look, None if look is None else self._learning(tx, look)
 
     def _learning(self, tx: Transaction, look: Look[ViewT]) -> Learning | None:
         """Return the policy's state, if it has any, after it has learned from ended work."""

@@ -73,6 +73,12 @@ class QuotaExceeded(FpgaPoolError):
     code = "fpga_pool.quota_exceeded"
 
 
+class TooManyRequests(FpgaPoolError):
+    """A request of which only so many are answered at a time; it can be repeated a moment later."""
+
+    code = "fpga_pool.too_many_requests"
+
+
 class UnsupportedVersion(FpgaPoolError):
     """A request for a microversion that this API does not have."""
 

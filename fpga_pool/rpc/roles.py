@@ -24,13 +24,16 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     ),
     "source_tickets": _AGENT,
     **dict.fromkeys(
-        ["create_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch", "tickets"],
+        [
+            *("create_batch", "plan_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"),
+            "tickets",
+        ],
         _API,
     ),
     **dict.fromkeys(["create_gang", "gangs", "gang", "cancel_gang"], _API),
     **dict.fromkeys(["create_pipeline", "pipelines", "pipeline", "cancel_pipeline"], _API),
     **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),
-    **dict.fromkeys(["quota", "set_quota", "unset_quota"], _API),
+    **dict.fromkeys(["quota", "set_quota", "unset_quota", "usage"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
     **dict.fromkeys(["functions", "benefits", "calibration", "health", "services"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),

@@ -16,11 +16,14 @@ from fpga_pool.model.messages.requests import (
     JobChanges,
     Page,
     PipelineDetail,
+    PlannedBatch,
     Service,
     SourceTicket,
     TaskDetail,
     Ticket,
     TicketRequest,
+    Usage,
+    UsagePage,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -127,6 +130,10 @@ class SchedulerAPI:
     def create_batch(self, request: BatchRequest) -> Batch:
         """Store a batch; it is committed when this returns."""
         return self._call(Batch, "create_batch", CREATE_S, request=request)
+
+    def plan_batch(self, request: BatchRequest) -> PlannedBatch:
+        """Return what would become of a batch; nothing is stored."""
+        return self._call(PlannedBatch, "plan_batch", CREATE_S, request=request)
 
     def batches(self, page: Page) -> list[Batch]:
         """Return a page of the batches."""
@@ -235,6 +242,10 @@ class SchedulerAPI:
     def unset_quota(self, project_id: str) -> Quota:
         """Return a project to the default limits."""
         return self._call(Quota, "unset_quota", project_id=project_id)
+
+    def usage(self, page: UsagePage) -> list[Usage]:
+        """Return a page of what projects have used."""
+        return self._call(list[Usage], "usage", page=page)
 
     # Operators
 

@@ -1,19 +1,24 @@
-"""The quotas of projects: limits, use, and the lock that admits the work of a project one request after the other."""
+"""What projects may use, and have used.
+
+Quotas have limits, their use, and the lock that admits the work of a project one request after the other.  Usage is
+added up from the runs of jobs.
+"""
 
 from collections.abc import Collection
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Connection, Executable, Table, bindparam, delete, func, select
+from sqlalchemy import Connection, Executable, Table, and_, bindparam, case, delete, func, or_, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from fpga_pool.model.messages.requests import Usage, UsagePage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from fpga_pool.model.objects.pool import ENDED_BATCHES, BatchState
+from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, BatchState
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, QuotaRow
+from fpga_pool.store.tables.models import BatchRow, JobRow, QuotaRow, RunRow
 
 _QUOTAS = cast("Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
@@ -35,7 +40,7 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 def lock_limits(connection: Connection, project_id: str) -> QuotaLimits:
     """Return the limits of a project; until the transaction ends no other one admits its work."""
     connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
-    return _limits(connection, project_id)
+    return own_limits(connection, project_id)
 
 
 def used(connection: Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
@@ -46,7 +51,7 @@ def used(connection: Connection, project_id: str, resources: Collection[Resource
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
     """Return the limits that a project has of its own, and its use of all resources."""
     with store.reading() as tx:
-        return _limits(tx.connection, project_id), used(tx.connection, project_id, tuple(Resource))
+        return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(Resource))
 
 
 def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
@@ -63,7 +68,53 @@ def unset_limits(store: Store, project_id: str) -> None:
         tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
 
 
-def _limits(connection: Connection, project_id: str) -> QuotaLimits:
+def usage(store: Store, page: UsagePage, begin_at: float, end_at: float) -> list[Usage]:
+    """Return a page of what was used from a point in time up to another one, UTC seconds.
+
+    A job counts when its computation has ended; what is purged does not.
+    """
+    key, on_cpu = (JobRow.project_id, RunRow.function), RunRow.board == CPU
+    query = (
+        select(
+            *key,
+            func.count(),
+            func.sum(case((on_cpu, 0.0), else_=RunRow.compute_s)),
+            func.sum(case((on_cpu, RunRow.compute_s), else_=0.0)),
+            func.sum(RunRow.input_bytes),
+            func.sum(func.coalesce(JobRow.result_bytes, 0)),
+        )
+        .join(JobRow, JobRow.uuid == RunRow.job)
+        .where(RunRow.finished_at >= begin_at, RunRow.finished_at < end_at)
+        .group_by(*key)
+        .order_by(*key)
+        .limit(page.limit)
+    )
+    if page.project_id is not None:
+        query = query.where(JobRow.project_id == page.project_id)
+    if page.after is not None:
+        project, function = page.after
+        same = and_(JobRow.project_id == project, RunRow.function > function)
+        query = query.where(or_(JobRow.project_id > project, same))
+    with store.reading() as tx:
+        rows = tx.connection.execute(query).all()
+    return [
+        Usage(
+            project_id=project,
+            function=function,
+            begin_at=begin_at,
+            end_at=end_at,
+            jobs=jobs,
+            slot_s=float(slot_s),
+            cpu_s=float(cpu_s),
+            input_bytes=int(input_bytes),
+            result_bytes=int(result_bytes),
+        )
+        for project, function, jobs, slot_s, cpu_s, input_bytes, result_bytes in rows
+    ]
+
+
+def own_limits(connection: Connection, project_id: str) -> QuotaLimits:
+    """Return the limits that a project has of its own."""
     row = connection.execute(select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
     return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 

@@ -14,10 +14,13 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.gangs.paper import Easy
+from fpga_pool.core.makespan import Ect
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
@@ -30,16 +33,20 @@ from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState,
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
 from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.model.values import changed
 from fpga_pool.rpc.scheduler_api import EVERYTHING
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
@@ -51,6 +58,15 @@ from fpga_pool.transfer.server import DataServer
 from fpga_pool.transfer.tokens import TransferGrant, sign
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
+
+
+POLICIES = PoolPolicies(
+    batches=lambda name: Ect(),
+    default_batch="ect",
+    online=OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__),
+    gangs=Easy(),
+    tasks=load_policy("task", "lattice_plus"),
+)
 
 
 @functools.cache
@@ -153,6 +169,8 @@ class PoolBench:
         self.directory = directory
         self.fails = {}
         self.quotas = {}
+        #: By project and function.
+        self.used = []
         self.flows = []
         #: Number of the newest change of a job that was asked for, and of each job's.
         self.generation, self.changed_in = 0, {}
@@ -279,6 +297,16 @@ class PoolBench:
         if late := self.breaks.pop("create_batch answer", None):
             raise late
         return batch
+
+    def plan_batch(self, request):
+        with self._answering("plan_batch"):
+            wanted = changed(request, policy=request.policy or "ect")
+            batch, jobs = admission.admit_batch(self.tx, wanted, self.catalogue, self.settings, time.time())
+            planning = DryRun(
+                batch, jobs, reading=lambda shard: contextlib.nullcontext(self.tx), catalogue=self.catalogue,
+                settings=self.settings, policies=POLICIES, now_s=time.time(), rng=np.random.default_rng(0),
+            )  # fmt: skip
+            return planning.run()
 
     def batches(self, page):
         with self._answering("batches"):
@@ -410,6 +438,14 @@ class PoolBench:
             used = dict.fromkeys(Resource, 0)
             used[Resource.JOBS] = sum(batch.jobs for batch in batches)
             return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
+
+    def usage(self, page):
+        with self._answering("usage"):
+            rows = [one for one in self.used if page.project_id in (None, one.project_id)]
+            rows = [one for one in rows if page.after is None or (one.project_id, one.function) > tuple(page.after)]
+            end_at = page.end_at or 1000.0
+            begin_at = end_at - 86400.0 if page.begin_at is None else page.begin_at
+            return [replace(one, begin_at=begin_at, end_at=end_at) for one in rows[: page.limit]]
 
     def set_quota(self, project_id, limits):
         with self._answering("set_quota"):

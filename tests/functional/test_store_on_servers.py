@@ -20,7 +20,7 @@ PORTABLE = (
     "test_queries",
     "test_schema",
 )
-PORTABLE += ("test_open_work", "test_purge", "test_quotas", "test_shards")
+PORTABLE += ("test_open_work", "test_purge", "test_quotas", "test_shards", "test_usage")
 
 
 def load(name):

@@ -7,11 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cliff.columns import FormattableColumn
+from cliff.formatters.base import SingleFormatter
+from cliff.show import ShowOne
 
 from fpga_pool.cli.client.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.client.outlook import job_table, outlook
 from fpga_pool.cli.client.progress import add_progress, add_streams, bars, following, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
@@ -28,8 +31,8 @@ _ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLE
 _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 
 
-class Create(PoolLister):
-    """Run a batch, one job for each file, to its end."""
+class CreateWork(PoolLister):
+    """Run jobs, one for each file, to their end."""
 
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
@@ -39,15 +42,18 @@ class Create(PoolLister):
         parser = super().get_parser(prog_name)
         self.add_work(parser)
         parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
-        leaving = parser.add_mutually_exclusive_group()
-        leaving.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
-        leaving.add_argument(
+        self.add_ends(parser.add_mutually_exclusive_group())
+        add_streams(parser)
+        return parser
+
+    def add_ends(self, ends: Any) -> None:
+        """Describe what the command may end with, of which one can be chosen."""
+        ends.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
+        ends.add_argument(
             "--no-wait",
             action="store_true",
             help="end as soon as the pool holds all files; `batch fetch` gets the results, from any machine",
         )
-        add_streams(parser)
-        return parser
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         """Describe what is to be computed."""
@@ -65,17 +71,11 @@ class Create(PoolLister):
         return files
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is a batch's own."""
-        parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
+        """Describe what is a kind's own."""
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
-        header = header_of(parsed_args.header)
-        return self.client.runner(
-            [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files],
-            policy=parsed_args.policy,
-            **options,
-        )
+        raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Run it and show what came of it."""
@@ -112,6 +112,49 @@ class Create(PoolLister):
         except NotFound:
             return Interrupted(f"interrupted before the {self.NOUN} was created")
         return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
+
+
+class Create(CreateWork):
+    """Run a batch, one job for each file, to its end."""
+
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is a batch's own."""
+        parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
+
+    def add_ends(self, ends: Any) -> None:
+        """Describe that it may only be planned, too."""
+        super().add_ends(ends)
+        ends.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
+            "loaded or sent",
+        )
+
+    def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
+        """Return what runs it."""
+        return self.client.runner(_specs(parsed_args), policy=parsed_args.policy, **options)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Run it and show what came of it; or show what would."""
+        if not parsed_args.dry_run:
+            return super().take_action(parsed_args)
+        plan = self.client.dry_run(_specs(parsed_args), policy=parsed_args.policy)
+        return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show a plan as one object, where the format has such."""
+        if self._shows_one(parsed_args):
+            return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
+        return super().produce_output(parsed_args, column_names, data)
+
+    def _shows_one(self, parsed_args: argparse.Namespace) -> bool:
+        return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
+
+
+def _specs(parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
+    header = header_of(parsed_args.header)
+    return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
 
 
 class List(NewestLister):

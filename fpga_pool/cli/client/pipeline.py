@@ -14,7 +14,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import PipelineDetail
 
 
-class Create(batch.Create):
+class Create(batch.CreateWork):
     """Run the pipeline that a file describes to its end, and fetch the results that no other subtask reads."""
 
     NOUN, ROW = "pipeline", "subtask"

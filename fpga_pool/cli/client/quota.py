@@ -1,11 +1,13 @@
-"""`fpga-pool quota`: how much of the pool a project may ask for, and how much of that it uses."""
+"""`fpga-pool quota` and `usage`: how much of the pool a project may ask for, uses and has used."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from fpga_pool.cli.client.base import PoolLister, Table
+from fpga_pool.cli.arguments import moment
+from fpga_pool.cli.client.base import LongLister, Moment, PoolLister, Seconds, Table
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.quotas import UNLIMITED, Quota, QuotaLimits, Resource
 
@@ -70,6 +72,41 @@ class Unset(PoolLister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
         return _table(self.client.unset_quota(parsed_args.project))
+
+
+class ShowUsage(LongLister):
+    """Show what a project has used in a period, by function: jobs that have computed to their end."""
+
+    SHORT: Sequence[str] = ("function", "jobs", "slot_s", "input_bytes", "result_bytes")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        forms = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
+        parser.add_argument("--start", type=moment, metavar="TIME", help=f"{forms} (default: a day before the end)")
+        parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
+        projects = parser.add_mutually_exclusive_group()
+        projects.add_argument("--project-id", metavar="ID", help="of this project (admins only)")
+        projects.add_argument(
+            "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        found = self.client.usage(parsed_args.project_id, start=parsed_args.start, end=parsed_args.end)
+        if parsed_args.project_id is not None:
+            self.SHORT = ("project_id", "function", "jobs", "slot_s")
+        columns = (
+            *("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes"),
+        )
+        return columns, [
+            (
+                *(one.project_id, one.function, Moment(one.begin_at), Moment(one.end_at), one.jobs),
+                *(Seconds(one.slot_s), Seconds(one.cpu_s), one.input_bytes, one.result_bytes),
+            )
+            for one in found
+        ]
 
 
 _WHAT = {

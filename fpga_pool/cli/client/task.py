@@ -12,7 +12,7 @@ from fpga_pool.model.messages.requests import TaskDetail
 from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
-class Create(batch.Create):
+class Create(batch.CreateWork):
     """Run a task, one slot for each file or as many as a shape says, all at once, to its end."""
 
     NOUN = "task"

@@ -8,7 +8,18 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, ProjectId, Text, Uuid, require_address
+from fpga_pool.model.fields import (
+    Flat,
+    Limit,
+    Moment,
+    Number,
+    Port,
+    ProjectId,
+    ReportedMoment,
+    Text,
+    Uuid,
+    require_address,
+)
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Batch, Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -87,6 +98,44 @@ class BatchDetail:
     #: where nothing is to say.
     pending_reason: str
     expected_at: Moment | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """Where and when a job of a batch would compute; "" and None where it would wait for a place."""
+
+    #: Position in the batch.
+    index: int
+    name: str
+    function: str
+    requester: str
+    input_bytes: int
+    host: str = ""
+    slot: str = ""
+    #: Relative to the plan's `dispatched_at`.
+    start_s: Number | None = None
+    end_s: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """What would become of a batch if it was created now: fields are those of `Batch`, None where none would be."""
+
+    policy: str
+    jobs: int
+    input_bytes: int
+    dispatched_at: Moment | None
+    planned_makespan_s: Number | None
+    lower_bound_s: Number | None
+    planned_completion_s: Number | None
+    completion_bound_s: Number | None
+    #: When its last job would end, UTC seconds.
+    ends_at: Moment | None
+    #: As in `BatchDetail`, of the jobs that would wait.
+    pending_reason: str
+    expected_at: Moment | None
+    #: By index.
+    job_list: tuple[PlannedJob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +241,35 @@ class TaskDetail:
     share_list: tuple[Job, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a project has used of one function: jobs that have computed to their end, from `begin_at` up to `end_at`."""
+
+    project_id: str
+    function: str
+    begin_at: Moment
+    end_at: Moment
+    jobs: int
+    #: How long they computed on slots, and on CPU workers.
+    slot_s: Number
+    cpu_s: Number
+    input_bytes: int
+    result_bytes: int
+
+
+class UsagePage(Message, frozen=True, kw_only=True):
+    """Which usage is wanted: by project and function, in this order."""
+
+    #: None = of all projects.
+    project_id: str | None = None
+    #: None = the day before the end, and now.
+    begin_at: ReportedMoment | None = None
+    end_at: ReportedMoment | None = None
+    #: Project and function of the last row of the page before; None = the first page.
+    after: tuple[str, str] | None = None
+    limit: int = 1000
+
+
 class Page(Message, frozen=True, kw_only=True):
     """Which part of a list is wanted."""
 
@@ -281,6 +359,19 @@ class CalibrationQuery(Message, frozen=True, kw_only=True):
     """Of which function the fit is wanted; None = of all."""
 
     function: str | None = None
+
+
+class UsageQuery(Message, frozen=True, kw_only=True):
+    """Of which project and period the usage is wanted, a page at a time."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+    #: The day before the end, and now, by default.
+    start: Since | None = None
+    end: Since | None = None
+    limit: Limit1000 = 1000
+    #: Project and function of the last row of the page before, as PROJECT/FUNCTION.
+    marker: Text | None = None
 
 
 class NoQuery(Message, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.flavor import AcceleratorRequest
@@ -23,10 +22,9 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
-from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.admission import create_batch, owned_batch
+from fpga_pool.model.rules.batch.admission import owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
@@ -35,11 +33,16 @@ from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, QuotaRequests, TaskRequests
+from fpga_pool.services.scheduler.requests import (
+    BatchRequests,
+    GangRequests,
+    PipelineRequests,
+    QuotaRequests,
+    TaskRequests,
+)
 from fpga_pool.services.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +56,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
+class SchedulerEndpoint(BatchRequests, GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -62,24 +65,6 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
         self._service = service
 
     # Tenants
-
-    @answers
-    def create_batch(self, context: Context, request: BatchRequest) -> Batch:
-        service, wanted = self._service, request
-        names = [*policy_names("batch"), service.settings.online_policy]
-        if wanted.policy and wanted.policy not in names:
-            raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
-        if wanted.policy != service.settings.default_policy and is_proving("batch", wanted.policy):
-            raise InvalidInput(
-                f"policy: {wanted.policy!r} blocks all other planning until it has proven its plan; it is only allowed "
-                "in simulations and as the pool's default_policy"
-            )
-        wanted = changed(wanted, policy=wanted.policy or service.settings.default_policy)
-        with service.admission(Batch, wanted) as tx:
-            batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
-        LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
-        service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
-        return batch
 
     @answers
     def batches(self, context: Context, page: Page) -> Sequence[Batch]:

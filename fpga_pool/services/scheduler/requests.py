@@ -1,17 +1,28 @@
-"""Requests of tenants on gangs, pipelines, tasks and quotas, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence
 from typing import Any
 
+from fpga_pool.conf.policies import is_proving, policy_names
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import ProjectId
-from fpga_pool.model.messages.requests import GangDetail, Page, PipelineDetail, SourceTicket, TaskDetail
-from fpga_pool.model.messages.work import GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.messages.requests import (
+    GangDetail,
+    Page,
+    PipelineDetail,
+    PlannedBatch,
+    SourceTicket,
+    TaskDetail,
+    Usage,
+    UsagePage,
+)
+from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, owned_batch
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
@@ -23,11 +34,52 @@ from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.quotas import quota, set_limits, unset_limits
+from fpga_pool.store.quotas import quota, set_limits, unset_limits, usage
 
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
+
+DAY_S = 86_400.0
+#: Longer periods are added up by their parts: what one request reads is limited.
+LONGEST_PERIOD_S = 31 * DAY_S
+
+
+class BatchRequests:
+    """Takes batches of tenants, and says what would become of them."""
+
+    _service: SchedulerService
+
+    @answers
+    def create_batch(self, context: Context, request: BatchRequest) -> Batch:
+        service, wanted = self._service, self._with_policy(request)
+        with service.admission(Batch, wanted) as tx:
+            batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
+        LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
+        service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
+        return batch
+
+    @answers
+    def plan_batch(self, context: Context, request: BatchRequest) -> PlannedBatch:
+        wanted = self._with_policy(request)
+        if is_proving("batch", wanted.policy):
+            raise InvalidInput(
+                f"policy: {wanted.policy!r} plans for as long as its proof takes, so there is no dry run with it"
+            )
+        return self._service.dry_run(wanted)
+
+    def _with_policy(self, request: BatchRequest) -> BatchRequest:
+        """Return a request with the policy in force; InvalidInput if it cannot be had."""
+        settings, policy = self._service.settings, request.policy
+        names = [*policy_names("batch"), settings.online_policy]
+        if policy and policy not in names:
+            raise InvalidInput(f"policy: no batch policy {policy!r}; known: {', '.join(names)}")
+        if policy != settings.default_policy and is_proving("batch", policy):
+            raise InvalidInput(
+                f"policy: {policy!r} blocks all other planning until it has proven its plan; it is only allowed "
+                "in simulations and as the pool's default_policy"
+            )
+        return changed(request, policy=policy or settings.default_policy)
 
 
 class GangRequests:
@@ -173,7 +225,7 @@ class TaskRequests:
 
 
 class QuotaRequests:
-    """Answers tenants of their quota, and administrators of any."""
+    """Answers tenants of their quota and usage, and administrators of any."""
 
     _service: SchedulerService
 
@@ -194,3 +246,12 @@ class QuotaRequests:
         unset_limits(self._service.store, project_id)
         LOG.info("quota of project %s: the default one from now on", project_id)
         return self.quota(context, project_id=project_id)
+
+    @answers
+    def usage(self, context: Context, page: UsagePage) -> list[Usage]:
+        end_at = self._service.clock() if page.end_at is None else page.end_at
+        begin_at = max(end_at - DAY_S, 0.0) if page.begin_at is None else page.begin_at
+        if not 0 < end_at - begin_at <= LONGEST_PERIOD_S:
+            days = LONGEST_PERIOD_S / DAY_S
+            raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
+        return usage(self._service.store, page, begin_at, end_at)

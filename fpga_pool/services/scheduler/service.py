@@ -14,8 +14,12 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
-from fpga_pool.model.messages.work import WorkRequest
-from fpga_pool.model.objects.pool import Job, Shard
+from fpga_pool.model.messages.requests import PlannedBatch
+from fpga_pool.model.messages.work import BatchRequest, WorkRequest
+from fpga_pool.model.objects.pool import Batch, Job, Shard
+from fpga_pool.model.objects.quotas import QuotaLimits
+from fpga_pool.model.rules.batch.admission import admit_batch
+from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.rules.shared.quotas import check_quota
@@ -34,11 +38,11 @@ from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
 from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
-from fpga_pool.services.scheduler.planner import Calibrator, Planner, prepare, quick, sparing
+from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.purge import purge
-from fpga_pool.store.quotas import lock_limits, used
+from fpga_pool.store.quotas import lock_limits, own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
@@ -101,6 +105,7 @@ class SchedulerService:
             gangs=gangs,
             tasks=quick(tasks),
         )
+        self.dry_runs = DryRuns()
         self._agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
@@ -156,15 +161,41 @@ class SchedulerService:
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
         """
-        project_id, amounts = request.project_id, request.amounts
         with self.store.admission() as tx:
-            limits = lock_limits(tx.connection, project_id).over(self.settings.quotas)
-            try:
-                check_quota(project_id, limits, used(tx.connection, project_id, amounts), amounts)
-            except QuotaExceeded:
-                tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
-                raise
+            self._check_quota(tx, kind, request, lock_limits(tx.connection, request.project_id))
             yield tx
+
+    def dry_run(self, request: BatchRequest) -> PlannedBatch:
+        """Return what would be planned for a batch, which is not stored; errors are those of its creation.
+
+        TooManyRequests where another dry run takes place. No transaction is open while the policy decides.
+        """
+        pool, now_s = self.settings.pool, self.clock()
+        with self.dry_runs.turn(request.project_id):
+            with self.store.reading() as tx:
+                self._check_quota(tx, Batch, request, own_limits(tx.connection, request.project_id))
+                batch, jobs = admit_batch(tx, request, self.catalogue, pool, now_s)
+                tx.refuse_stored(Batch, [batch.uuid])
+                tx.refuse_stored(Job, [job.uuid for job in jobs])
+            return DryRun(
+                batch,
+                jobs,
+                reading=self.store.reading,
+                catalogue=self.catalogue,
+                settings=pool,
+                policies=self.policies,
+                now_s=now_s,
+                rng=np.random.default_rng(self.settings.seed),
+            ).run()
+
+    def _check_quota(self, tx: SqlTransaction, kind: type, request: WorkRequest, own: QuotaLimits) -> None:
+        project_id, amounts = request.project_id, request.amounts
+        try:
+            in_use = used(tx.connection, project_id, amounts)
+            check_quota(project_id, own.over(self.settings.quotas), in_use, amounts)
+        except QuotaExceeded:
+            tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
+            raise
 
     def writer(self, shard: str) -> ShardWriter:
         """Return the writer that executes requests on a shard on behalf of its owner."""

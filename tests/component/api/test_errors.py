@@ -17,6 +17,7 @@ from fpga_pool.model import exceptions
         (exceptions.DuplicateId, 409),
         (exceptions.InvalidTransition, 409),
         (exceptions.StaleEpoch, 409),
+        (exceptions.TooManyRequests, 429),
         (exceptions.InvalidCatalogue, 500),
         (exceptions.SlotFault, 500),
         (exceptions.ServiceUnavailable, 503),

@@ -37,10 +37,12 @@ ALLOWED = {
     **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
     **{f"show_{noun}": OWN for noun in (*NOUNS, "job")},
     "create_tickets": USE,
+    "plan_batch": USE,
     "list_slots": INSPECT,
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
     "show_quota": OWN,
+    "show_usage": OWN,
     "show_project_quota": INSPECT,
     "set_quota": {"admin", "system admin"},
     "unset_quota": {"admin", "system admin"},
@@ -54,6 +56,7 @@ ALLOWED = {
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES = {
     "create_batch": {"jobs": [JOB]},
+    "plan_batch": {"jobs": [JOB]},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},

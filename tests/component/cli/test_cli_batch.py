@@ -124,6 +124,51 @@ def test_interrupted_create_cancels_the_batch_and_says_so(create, pool, files, m
     assert (answer.status, answer.err) == (130, f"fpga-pool: interrupted: batch {batch.uuid} is being cancelled\n")
 
 
+def test_a_dry_run_shows_the_plan_within_80_columns_and_stores_nothing(create, pool, files):
+    answer = create("--dry-run", *files)
+    assert (answer.status, answer.err) == (0, "")
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert "0  a.bin  node-1/card-0/r0  " in answer.out
+    assert "lower_bound_s" in answer.out
+    assert pool.batch_uuids() == []
+
+
+def test_a_dry_run_in_json_is_one_object_with_numbers(create, files):
+    plan = create("--dry-run", "--policy", "ect", "-f", "json", *files).json
+    assert (plan["policy"], plan["jobs"], plan["input_bytes"]) == ("ect", 2, 10)
+    assert plan["planned_makespan_s"] == max(job["end_s"] for job in plan["job_list"]) >= plan["lower_bound_s"] > 0
+    assert [(job["name"], job["host"]) for job in plan["job_list"]] == [("a.bin", "node-1"), ("b.bin", "node-2")]
+    assert plan["ends_at"].endswith("+00:00")
+    assert list(create("--dry-run", "-f", "json", "-c", "jobs", *files).json) == ["jobs"]
+
+
+def test_a_dry_run_in_csv_has_a_row_for_each_job(create, files):
+    head, *rows = create("--dry-run", "-f", "csv", *files).out.splitlines()
+    assert head == '"index","name","function","host","slot","start_s","end_s"'
+    assert len(rows) == 2
+
+
+def test_a_dry_run_of_jobs_that_are_not_planned_says_so(create, files):
+    plan = create("--dry-run", "--policy", "benefit_plus", "-f", "json", *files).json
+    assert plan["planned_makespan_s"] is None
+    assert "plans nothing" in plan["pending_reason"]
+    table = create("--dry-run", "--policy", "benefit_plus", *files).out
+    assert "0  a.bin  waits" in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("other", [["--no-wait"], ["--output-dir", "out"]])
+def test_a_dry_run_leaves_nothing_to_wait_for_or_keep(create, files, other):
+    assert create("--dry-run", *other, *files).status == 2
+
+
+def test_a_dry_run_is_refused_as_the_batch_would_be(create, files):
+    wrong = ("--function", "sha3")
+    planned, created = create(*wrong, "--dry-run", *files), create(*wrong, *files)
+    assert (planned.status, planned.err) == (created.status, created.err)
+    assert planned.status == 2
+
+
 @pytest.fixture
 def finished(pool, responder, serve, tmp_path):
     with Client(serve(pool)) as client:

@@ -1,3 +1,8 @@
+import pytest
+
+from fpga_pool.model.messages.requests import Usage
+
+
 def test_quota_is_set_shown_and_unset(run):
     assert run("quota", "set", "project-a", "--jobs", 5, "--task-slots", -1).status == 0
     shown = run("quota", "show", "project-a", "-f", "json").json
@@ -20,3 +25,30 @@ def test_a_change_of_nothing_and_impossible_limits_are_wrong_usage(run, capsys):
     assert (answer.status, "expected at least one of --jobs, --input-bytes" in answer.err) == (2, True)
     answer = run("quota", "set", "project-a", "--jobs", "-2")
     assert (answer.status, "expected a number of at least 0, or -1, found -2" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.fixture
+def used(pool):
+    pool.used = [
+        Usage(
+            project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
+            input_bytes=20, result_bytes=7,
+        )
+        for project in ("demo", "f" * 32)
+        for function in ("aes", "optical_flow")
+    ]  # fmt: skip
+
+
+def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
+    start = ("--start", "2026-01-01T00:00:00Z", "--end", "2026-01-02T00:00:00Z")
+    for argv in ((), ("--all-projects",)):
+        answer = run("usage", "show", *start, *argv)
+        assert (answer.status, max(map(len, answer.out.splitlines())) <= 80) == (0, True)
+    assert "f" * 32 in answer.out
+    row = run("usage", "show", *start, "-f", "json").json[0]
+    assert (row["project_id"], row["jobs"], row["slot_s"], row["input_bytes"]) == ("demo", 2, 1.5, 20)
+    assert row["begin_at"] == "2026-01-01T00:00:00.000000+00:00"
+    head, *rows = run("usage", "show", "--all-projects", "-f", "csv").out.splitlines()
+    columns = ("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes")
+    assert head == ",".join(f'"{name}"' for name in columns)
+    assert len(rows) == 4

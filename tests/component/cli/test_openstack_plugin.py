@@ -72,6 +72,15 @@ def test_slots_are_listed_drained_and_resumed_with_a_token(cloud, openstack):
     assert json.loads(openstack("fpga", "slot", "resume", name, "-f", "json")[1])["state"] == "EMPTY"
 
 
+def test_a_batch_is_planned_without_being_created(cloud, openstack, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"abc")
+    words = ("fpga", "batch", "create", "--function", "sha256", "--requester", "node-1", "--dry-run", "-f", "json")
+    status, out, err = openstack(*words, str(tmp_path / "a.bin"))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["job_list"][0]["slot"] == "node-1/card-0/r0"
+    assert json.loads(openstack("fpga", "batch", "list", "-f", "json")[1]) == []
+
+
 def test_an_error_is_one_line_with_the_name_of_the_command(cloud, openstack):
     status, out, err = openstack("fpga", "slot", "drain", "node-9")
     assert (status, out, err.count("\n")) == (1, "", 1)

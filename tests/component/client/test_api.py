@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from oslo_messaging import MessagingTimeout
 
-from fpga_pool.client import Client
+from fpga_pool.client import Client, JobSpec
 from fpga_pool.model import exceptions
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
@@ -199,3 +199,22 @@ def test_tokens_are_not_logged(client, pool, caplog):
     (ticket,) = client.tickets(batch.uuid, [wanted])
     assert ticket.elapsed_s <= time.time()
     assert ticket.token not in caplog.text
+
+
+def test_a_dry_run_waits_for_its_turn_and_stores_nothing(client, pool, no_pauses):
+    busy = exceptions.TooManyRequests("another dry run is being planned")
+    pool.breaks["plan_batch"] = [busy, busy]
+    plan = client.plan([job(), job()])
+    assert no_pauses == [0.5, 1.0]
+    assert (plan.jobs, plan.planned_makespan_s) == (2, max(one.end_s for one in plan.job_list))
+    assert client.batches() == []
+    pool.breaks["plan_batch"] = [busy]
+    with pytest.raises(exceptions.TooManyRequests):
+        client.plan([job()], patience_s=0.0)
+
+
+def test_a_dry_run_takes_what_a_run_takes(client):
+    plan = client.dry_run([JobSpec("sha256", b"x" * 5, "node-1", name="five")], policy="ect")
+    (one,) = plan.job_list
+    assert (plan.policy, one.name, one.input_bytes, one.host) == ("ect", "five", 5, "node-1")
+    assert plan.ends_at == pytest.approx(plan.dispatched_at + one.end_s, abs=1e-3)

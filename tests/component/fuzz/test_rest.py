@@ -12,6 +12,7 @@ UUID = "12345678-1234-1234-1234-123456789abc"
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES = {
     "create_batch": {"name": "n", "policy": "ect", "jobs": [JOB | {"uuid": UUID, "name": "a"}]},
+    "plan_batch": {"name": "n", "policy": "ect", "jobs": [JOB | {"uuid": UUID, "name": "a"}]},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5, "work_s": 5.0, "command": "x"},
     "create_task": {
         "function": "sha256", "topology": "line", "shares": [{"requester": "node-1", "input_bytes": 5}],

@@ -12,11 +12,12 @@ from sqlalchemy import event, text
 
 import fpga_pool
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, UsagePage
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.store import Store
+from fpga_pool.store.quotas import usage
 
 
 def test_a_writer_that_is_killed_leaves_whole_transactions_and_all_it_had_committed(connection, store, shard):
@@ -123,3 +124,13 @@ def test_a_page_of_a_project_is_read_in_the_order_of_an_index(store, cls):
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
     (step,) = (row[-1] for row in plan)
     assert "newest_of_project" in step
+
+
+def test_the_usage_of_a_period_is_found_by_an_index(store):
+    asked = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+    assert usage(store, UsagePage(), 5.0, 15.0) == []
+    (statement, parameters) = next(one for one in asked if "GROUP BY" in one[0])
+    with store.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    assert "ix_runs_finished" in plan[0][-1]

@@ -72,6 +72,16 @@ def test_a_cycle_reads_decides_without_a_transaction_commits_and_dispatches():
     assert not shell.cycle.run().again
 
 
+def test_a_dry_run_reads_and_decides_and_commits_nothing():
+    family = Counting(most=1)
+    shell = Shell(family)
+    look, decision = shell.cycle.dry_run()
+    assert shell.history == ["begin read", "end read"]
+    assert (look.view, decision.wanted, family.done) == (0, 1, 0)
+    assert shell.cycle.run().outcome.changed
+    assert shell.cycle.dry_run() is None
+
+
 def test_a_cycle_that_finds_nothing_to_decide_only_reads():
     shell = Shell(Counting(most=0))
     result = shell.cycle.run()

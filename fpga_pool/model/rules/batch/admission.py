@@ -7,7 +7,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, Slot
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
 from fpga_pool.model.rules.shared.changes import change_job
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -28,14 +28,21 @@ def create_batch(
         If the batch or a job of it exists already.
 
     """
+    batch, jobs = admit_batch(tx, request, catalogue, settings, now_s)
+    tx.add(batch, *jobs)
+    return batch
+
+
+def admit_batch(
+    tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> tuple[Batch, list[Job]]:
+    """Return a batch and its jobs as `create_batch` stores them, each in its shard; InvalidInput as there."""
     hosts, slots = tx.hosts(), tx.slots()
     check_batch(request.jobs, hosts, slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
-    batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
-    tx.add(batch, *jobs)
-    return batch
+    return as_stored(request, request.policy, request.jobs, places, now_s)
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:

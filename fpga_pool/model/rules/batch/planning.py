@@ -265,12 +265,12 @@ def commit_plan(
     of_placed = {job.batch_uuid for job in placed}
     for batch_uuid, of_batch in jobs_by_batch(request.jobs).items():
         if batch_uuid in of_placed and all(request.jobs[row].attempt == 0 for row in of_batch.tolist()):
-            promised = _promised(request.problem, plan, of_batch, dispatched_at)
+            promised = promise(request.problem, plan, of_batch, dispatched_at)
             tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
     return placed
 
 
-def _promised(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float) -> BatchPlanned:
+def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float) -> BatchPlanned:
     """Return what a plan promises to a batch, whose jobs are `rows` (n,) of the problem."""
     makespan_s, completion_s = plan.makespan_s, plan.completion_s
     if len(rows) < problem.jobs:

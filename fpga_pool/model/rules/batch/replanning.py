@@ -53,6 +53,11 @@ class ReplanProblem:
         )
 
     @property
+    def pending(self) -> Ints:
+        """(n,) rows of the jobs that have no place: those of the waiting batch."""
+        return np.array([row for row, job in enumerate(self.jobs) if job.state is JobState.PENDING], np.int64)
+
+    @property
     def request(self) -> PlanRequest:
         """The problem alone."""
         return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
@@ -288,20 +293,25 @@ def _promise(
     tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
 ) -> None:
     """Note what the first plan of each batch promises."""
-    problem, of_placed = asked.underway.problem, {job.batch_uuid for job in placed}
+    of_placed = {job.batch_uuid for job in placed}
     for batch_uuid, of_batch in jobs_by_batch(asked.jobs).items():
         rows = ints([row for row in of_batch.tolist() if asked.jobs[row].state is JobState.PENDING])
-        if batch_uuid not in of_placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
-            continue
-        fastest_s = problem.seconds[rows].min(axis=1)
-        # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
-        bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
-        makespan_s, completion_s = ends_of(problem, found.plan, rows)
-        promised = BatchPlanned(
-            dispatched_at=dispatched_at,
-            makespan_s=makespan_s,
-            lower_bound_s=min(bound_s, makespan_s),
-            completion_s=completion_s,
-            completion_bound_s=min(bound_s, makespan_s),
-        )
-        tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
+        if batch_uuid in of_placed and all(asked.jobs[row].attempt == 0 for row in rows.tolist()):
+            promised = promise_among_others(asked, found, rows, dispatched_at)
+            tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
+
+
+def promise_among_others(asked: ReplanProblem, found: Replan, rows: Ints, dispatched_at: float) -> BatchPlanned:
+    """Return what a plan that was made together with work under way promises to a batch, with the jobs `rows` (n,)."""
+    problem = asked.underway.problem
+    fastest_s = problem.seconds[rows].min(axis=1)
+    # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
+    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
+    makespan_s, completion_s = ends_of(problem, found.plan, rows)
+    return BatchPlanned(
+        dispatched_at=dispatched_at,
+        makespan_s=makespan_s,
+        lower_bound_s=min(bound_s, makespan_s),
+        completion_s=completion_s,
+        completion_bound_s=min(bound_s, makespan_s),
+    )

@@ -215,6 +215,7 @@ def _create_runs() -> None:
         *_columns(NUMBER, "compute_s", "finished_at"),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_runs_finished", "runs", ["finished_at"])
     op.create_index("ix_runs_newest", "runs", ["function", "board", "finished_at"])
 
 

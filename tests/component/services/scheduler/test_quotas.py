@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fpga_pool.model.exceptions import DuplicateId, InvalidInput, QuotaExceeded
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, UsagePage
 from fpga_pool.model.objects.quotas import QuotaLimits
 
 
@@ -76,3 +76,26 @@ def test_an_operator_returns_a_project_to_the_default(running):
 def test_names_that_no_project_has_are_refused(running, project):
     with pytest.raises(InvalidInput, match="project_id: expected 1 to 64 letters"):
         running.api.quota(project)
+
+
+def test_usage_counts_jobs_when_they_have_computed(running, until):
+    agent = running.host()
+    batch = running.create(agent, "sha256", "sha256", input_bytes=1000)
+    until(lambda: running.states(batch) == ["WAITING_INPUT"] * 2)
+    assert running.api.usage(UsagePage(project_id="p")) == []
+    first, _ = running.jobs(batch)
+    before = running.clock()
+    running.report(first, "staged", "started", "finished")
+    (used,) = running.api.usage(UsagePage(project_id="p", begin_at=before))
+    assert (used.function, used.jobs, used.slot_s, used.cpu_s, used.input_bytes) == ("sha256", 1, 0.02, 0.0, 1000)
+    assert used.result_bytes == 1
+    assert running.api.usage(UsagePage(project_id="other")) == []
+    assert running.api.usage(UsagePage(project_id="p", end_at=before)) == []
+    (of_a_day,) = running.api.usage(UsagePage())
+    assert of_a_day.end_at - of_a_day.begin_at == pytest.approx(86_400)
+
+
+@pytest.mark.parametrize(("begin_at", "end_at"), [(10.0, 10.0), (20.0, 10.0), (0.0, 32 * 86_400.0)])
+def test_usage_is_of_a_period_of_a_month_at_most(running, begin_at, end_at):
+    with pytest.raises(InvalidInput, match="start: expected a point in time before the end, by at most 31 days"):
+        running.api.usage(UsagePage(begin_at=begin_at, end_at=end_at))

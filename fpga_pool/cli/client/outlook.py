@@ -1,0 +1,74 @@
+"""What would become of a batch, as `fpga-pool batch create --dry-run` shows it."""
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from fpga_pool.cli.client.base import Moment, Row, Seconds, Table
+from fpga_pool.model.codec import to_plain
+from fpga_pool.model.messages.requests import PlannedBatch, PlannedJob
+
+#: So wide a value leaves the table within 80 columns.
+_WIDTH = 53
+
+
+class _Reason(FormattableColumn[Any]):
+    """A sentence, in lines where it is long."""
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return _wrapped(self._value)
+
+    def machine_readable(self) -> str:
+        """Leave it whole."""
+        return str(self._value)
+
+
+class _Jobs(FormattableColumn[Any]):
+    """The jobs of a plan: a line for each, or a list of objects."""
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return "\n".join(_wrapped(_line(job)) for job in self._value)
+
+    def machine_readable(self) -> Any:
+        """Leave it a list."""
+        return to_plain(self._value)
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, _WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+
+
+def _line(job: PlannedJob) -> str:
+    if job.start_s is None or job.end_s is None:
+        return f"{job.index}  {job.name}  waits"
+    return f"{job.index}  {job.name}  {job.slot}  {job.start_s:.3f} to {job.end_s:.3f} s"
+
+
+def outlook(plan: PlannedBatch) -> tuple[Sequence[str], Row]:
+    """Return a plan as one object."""
+    shown = {
+        "policy": plan.policy,
+        "jobs": plan.jobs,
+        "input_bytes": plan.input_bytes,
+        "planned_makespan_s": Seconds(plan.planned_makespan_s),
+        "lower_bound_s": Seconds(plan.lower_bound_s),
+        "planned_completion_s": Seconds(plan.planned_completion_s),
+        "completion_bound_s": Seconds(plan.completion_bound_s),
+        "ends_at": Moment(plan.ends_at),
+        "pending_reason": _Reason(plan.pending_reason),
+        "expected_at": Moment(plan.expected_at),
+        "job_list": _Jobs(plan.job_list),
+    }
+    return tuple(shown), tuple(shown.values())
+
+
+def job_table(plan: PlannedBatch) -> Table:
+    """Return the jobs of a plan, for formats of rows."""
+    return ("index", "name", "function", "host", "slot", "start_s", "end_s"), [
+        (job.index, job.name, job.function, job.host, job.slot, Seconds(job.start_s), Seconds(job.end_s))
+        for job in plan.job_list
+    ]

@@ -1,0 +1,49 @@
+"""What lists of the API are narrowed by."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class NameFilters(TypedDict, total=False):
+    """Parameters of every list; None = as the API has it."""
+
+    #: Field and direction, such as "created_at:asc".
+    sort: str | None
+    #: Uuid, or name, of the object that comes before the first.
+    marker: str | None
+
+
+class WorkFilters(NameFilters, total=False):
+    """Which objects of projects are listed."""
+
+    state: Sequence[str]
+    #: Created then or later, UTC seconds.
+    since: float | None
+    #: Another project, or "all"; for admins.
+    project_id: str | None
+
+
+class TaskFilters(WorkFilters, total=False):
+    """Which tasks are listed."""
+
+    function: Sequence[str]
+
+
+class JobFilters(TaskFilters, total=False):
+    """Which jobs are listed."""
+
+    host: Sequence[str]
+
+
+class SlotFilters(NameFilters, total=False):
+    """Which slots are listed."""
+
+    state: Sequence[str]
+    function: Sequence[str]
+    host: Sequence[str]
+
+
+class HostFilters(NameFilters, total=False):
+    """Which hosts are listed."""
+
+    alive: bool | None

@@ -1,0 +1,82 @@
+"""Dry runs of batches over the REST API, on the real rules."""
+
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.api.app import create_app
+from fpga_pool.api.policies import make_enforcer
+from fpga_pool.model.exceptions import QuotaExceeded, TooManyRequests
+
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 1000}
+
+
+@pytest.fixture
+def api(pool):
+    return create_app(pool).test_client()
+
+
+def test_a_plan_says_when_where_and_how_good_and_stores_nothing(api, pool):
+    answer = api.post("/v1/plans", json={"jobs": [JOB, JOB | {"name": "b.bin"}, JOB]})
+    assert answer.status_code == 200
+    assert "Location" not in answer.headers
+    plan = answer.json["plan"]
+    assert (plan["policy"], plan["jobs"], plan["input_bytes"]) == ("ect", 3, 3000)
+    first, second, third = plan["job_list"]
+    # Two slots: two jobs compute side by side, the third after one of them.
+    assert {first["slot"], second["slot"]} == {"node-1/card-0/r0", "node-2/card-0/r0"}
+    assert {one["slot"].split("/")[0] for one in plan["job_list"]} == {one["host"] for one in plan["job_list"]}
+    assert second["name"] == "b.bin"
+    assert plan["planned_makespan_s"] == max(one["end_s"] for one in plan["job_list"])
+    assert third["start_s"] >= min(first["end_s"], second["end_s"])
+    assert 0 < plan["lower_bound_s"] <= plan["planned_makespan_s"]
+    assert plan["ends_at"].endswith("+00:00")
+    assert api.get("/v1/batches").json["batches"] == api.get("/v1/jobs").json["jobs"] == []
+    assert pool.tx.leases() == []
+
+
+def test_a_plan_shows_nothing_of_another_project(api):
+    api.post("/v1/batches", json={"name": "secret", "jobs": [JOB | {"name": "secret"}]})
+    answer = api.post("/v1/plans", json={"jobs": [JOB]}, headers={"X-Project-Id": "other"})
+    assert len(answer.json["plan"]["job_list"]) == 1
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"jobs": []},
+        {"jobs": [JOB | {"function": "sha3"}]},
+        {"jobs": [JOB | {"requester": "elsewhere"}]},
+        {"jobs": [JOB | {"more": 1}]},
+        {"jobs": [JOB] * 10_001},
+        {},
+        [],
+    ],
+)
+def test_a_plan_is_refused_as_the_creation_is(api, body):
+    planned, created = (api.post(path, json=body) for path in ("/v1/plans", "/v1/batches"))
+    assert planned.status_code == created.status_code == 400
+    assert planned.json["errors"][0]["detail"] == created.json["errors"][0]["detail"]
+
+
+def test_a_plan_beyond_the_quota_is_forbidden(api, pool):
+    pool.breaks["plan_batch"] = [QuotaExceeded("jobs: 1 requested, 3 of 3 used")]
+    answer = api.post("/v1/plans", json={"jobs": [JOB]})
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (403, "fpga_pool.quota_exceeded")
+
+
+def test_one_dry_run_too_many_is_429(api, pool):
+    pool.breaks["plan_batch"] = [TooManyRequests("another dry run is being planned")]
+    answer = api.post("/v1/plans", json={"jobs": [JOB]})
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (429, "fpga_pool.too_many_requests")
+
+
+def test_a_policy_file_that_forbids_to_create_batches_forbids_to_plan_them(pool, tmp_path):
+    (tmp_path / "policy.yaml").write_text('"fpga_pool:create_batch": "role:submitter"\n')
+    (tmp_path / "api.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
+    conf = cfg.ConfigOpts()
+    conf([f"--config-file={tmp_path}/api.conf"], project="fpga_pool")
+    api = create_app(pool, enforcer=make_enforcer(conf)).test_client()
+    for roles, status in (("member", 403), ("submitter", 200)):
+        answer = api.post("/v1/plans", json={"jobs": [JOB]}, headers={"X-Roles": roles})
+        assert (roles, answer.status_code) == (roles, status)
