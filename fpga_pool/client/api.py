@@ -10,7 +10,7 @@ from uuid import uuid4
 from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
-from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
@@ -152,6 +152,8 @@ class PoolApi:
                 if not interrupted:
                     raise
                 return self._created_before(path, noun, str(body["uuid"]))
+            except TooManyRequests:
+                raise  # it was repeated for long enough
             except ServiceUnavailable:
                 if paused_s >= patience_s:
                     raise

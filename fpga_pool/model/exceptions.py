@@ -145,6 +145,16 @@ class ServiceUnavailable(FpgaPoolError):
     code = "fpga_pool.unavailable"
 
 
+class TooManyRequests(ServiceUnavailable):
+    """More requests of a project than its quota of requests per second allows; repeat it after `retry_after_s`."""
+
+    code = "fpga_pool.too_many_requests"
+
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Contended(ServiceUnavailable):
     """A conflict with concurrent writers; the request can be repeated."""
 

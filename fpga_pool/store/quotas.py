@@ -35,7 +35,13 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 def lock_limits(connection: Connection, project_id: str) -> QuotaLimits:
     """Return the limits of a project; until the transaction ends no other one admits its work."""
     connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
-    return _limits(connection, project_id)
+    return own_limits(connection, project_id)
+
+
+def own_limits(connection: Connection, project_id: str) -> QuotaLimits:
+    """Return the limits that a project has of its own."""
+    row = connection.execute(select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
+    return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 
 
 def used(connection: Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
@@ -44,9 +50,9 @@ def used(connection: Connection, project_id: str, resources: Collection[Resource
 
 
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
-    """Return the limits that a project has of its own, and its use of all resources."""
+    """Return the limits that a project has of its own, and its use of all resources that the database knows."""
     with store.reading() as tx:
-        return _limits(tx.connection, project_id), used(tx.connection, project_id, tuple(Resource))
+        return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
 
 def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
@@ -61,11 +67,6 @@ def unset_limits(store: Store, project_id: str) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
         tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
-
-
-def _limits(connection: Connection, project_id: str) -> QuotaLimits:
-    row = connection.execute(select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
-    return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 
 
 @cache

@@ -407,7 +407,7 @@ class PoolBench:
     def quota(self, project_id):
         with self._answering("quota"):
             batches = [one for one in self.tx.batches() if one.project_id == project_id and one.ended_at is None]
-            used = dict.fromkeys(Resource, 0)
+            used = dict.fromkeys(set(Resource) - {Resource.REQUESTS_PER_S}, 0)
             used[Resource.JOBS] = sum(batch.jobs for batch in batches)
             return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
 

@@ -165,7 +165,9 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
             jobs = tx.job_summaries({request.job for request in requests})
-            tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
+            placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
+            self._service.count_tickets(tx, project_id, len(requests))
+            tickets = [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
             to_shape = [
                 (job, request)
                 for request in requests
@@ -189,18 +191,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
             self._service.work_arrived()
         return shaped
 
-    def _ticket(self, tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Ticket:
-        if job is None or job.batch_uuid != batch_uuid:
-            raise NotFound(f"no job {request.job} in batch {batch_uuid}")
-        states = TICKET_STATES.get(request.purpose)
-        if states is None:
-            raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
-        if job.state not in states or job.cancel_requested:
-            raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
-        if request.purpose == "send" and job.predecessors:
-            raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
-        if request.purpose == "fetch" and is_intermediate(tx, job):
-            raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
+    def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
         host = tx.host(job.host)
         now_s = self._service.clock()
         return Ticket(
@@ -384,3 +375,19 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
         except (InvalidInput, HostTaken, LateMessage):
             self._service.heartbeat_intake.refused(str(host))
             raise
+
+
+def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:
+    """Return the job of a request for a ticket, if its bytes can be moved now."""
+    if job is None or job.batch_uuid != batch_uuid:
+        raise NotFound(f"no job {request.job} in batch {batch_uuid}")
+    states = TICKET_STATES.get(request.purpose)
+    if states is None:
+        raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
+    if job.state not in states or job.cancel_requested:
+        raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
+    if request.purpose == "send" and job.predecessors:
+        raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
+    if request.purpose == "fetch" and is_intermediate(tx, job):
+        raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
+    return job

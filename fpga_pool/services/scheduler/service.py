@@ -1,6 +1,7 @@
 """The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +17,10 @@ from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.messages.work import WorkRequest
 from fpga_pool.model.objects.pool import Job, Shard
+from fpga_pool.model.objects.quotas import Resource
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.rules.shared.quotas import check_quota
+from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
@@ -38,7 +40,7 @@ from fpga_pool.services.scheduler.planner import Calibrator, Planner, prepare, q
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.purge import purge
-from fpga_pool.store.quotas import lock_limits, used
+from fpga_pool.store.quotas import lock_limits, own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
@@ -105,6 +107,7 @@ class SchedulerService:
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
+        self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
 
     def start(self) -> None:
         """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
@@ -149,6 +152,19 @@ class SchedulerService:
             deadline_s=self.clock() + self.settings.token_lifetime_s,
         )
         return sign(grant, self.token_key)
+
+    def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
+        """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""
+        limits = own_limits(tx.connection, project_id).over(self.settings.quotas)
+        with self._ticket_lock:
+            valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
+            check_quota(project_id, limits, valid, {Resource.TICKETS: number})
+            self._valid_tickets.add(project_id, number, self.clock() + self.settings.token_lifetime_s)
+
+    def valid_tickets(self, project_id: str) -> int:
+        """Return how many tickets of a project, given here, have not expired."""
+        with self._ticket_lock:
+            return self._valid_tickets.of(project_id, self.clock())
 
     @contextmanager
     def admission(self, kind: type, request: WorkRequest) -> Iterator[SqlTransaction]:
