@@ -48,7 +48,7 @@ from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 from fpga_pool.transfer.handler import JobResult
 from fpga_pool.transfer.port import Limits
 from fpga_pool.transfer.server import DataServer
-from fpga_pool.transfer.tokens import TransferGrant, sign
+from fpga_pool.transfer.tokens import TransferGrant, sign, source_of
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
 
@@ -160,6 +160,8 @@ class PoolBench:
         self.plans_at_once = True
         #: What a test wants to happen instead of an answer, by the method's name.
         self.breaks = {}
+        #: Requesters' hosts hold streams with tokens of this source; "" = that of the request; None = they do not.
+        self.shaped_from = None
         self._stack = contextlib.ExitStack()
         board, kind = next((b, k) for b in self.catalogue.boards for k in self.catalogue.boards[b].regions)
         for name in ("node-1", "node-2"):
@@ -344,11 +346,13 @@ class PoolBench:
         grant = TransferGrant(
             job=job.uuid, attempt=job.attempt, project_id=job.project_id, host=job.host, purpose=request.purpose,
             input_bytes=job.input_bytes, token_id=str(uuid.uuid4()), deadline_s=time.time() + 60,
+            source="" if self.shaped_from is None
+            else self.shaped_from or source_of(request.source_address, request.source_port),
         )  # fmt: skip
         return Ticket(
             job=job.uuid, attempt=job.attempt, purpose=request.purpose, address=host.data_address, port=host.data_port,
             token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
-            elapsed_s=time.time() - job.dispatched_at,
+            elapsed_s=time.time() - job.dispatched_at, shaped=self.shaped_from is not None,
         )  # fmt: skip
 
     def create_gang(self, request):

@@ -46,6 +46,15 @@ class CommandsReceived(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSeen(AgentEvent):
+    """The input of an attempt is coming, with a token of it, from the source "address:port" that the token names."""
+
+    job: str
+    attempt: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputArrived(AgentEvent):
     """The complete input of a job is in its file, checked and synced."""
 

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
@@ -13,7 +12,6 @@ from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMe
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
-    SMALL_INPUT_BYTES,
     BatchDetail,
     Calibration,
     FunctionInfo,
@@ -32,7 +30,7 @@ from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observa
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import owned
-from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
+from fpga_pool.model.rules.shared.changes import can_shape, drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
@@ -41,6 +39,7 @@ from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, QuotaRequests, TaskRequests
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.transfer.tokens import source_of
 
 LOG = logging.getLogger(__name__)
 
@@ -167,43 +166,24 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             self._service.count_tickets(tx, project_id, len(requests))
-            tickets = [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
-            to_shape = [
-                (job, request)
-                for request in requests
-                for job in [jobs[request.job]]
-                if request.purpose == "send" and job.input_bytes > SMALL_INPUT_BYTES
-                if tx.host(job.requester).egress_driver
-            ]
-        shaped = {request.job for job, request in to_shape if self._shape(job, request)}
-        return [replace(ticket, shaped=ticket.job in shaped) for ticket in tickets]
-
-    def _shape(self, planned: Job, request: TicketRequest) -> bool:
-        """Make the requester's host enforce the rates of the stream; return whether it can."""
-
-        def admit(tx: Transaction) -> bool:
-            job = tx.job(planned.uuid)
-            current = (job.state, job.attempt) == (planned.state, planned.attempt)
-            return current and admit_flow(tx, job, request.source_address, request.source_port)
-
-        shaped = self._service.writer(planned.shard).run(admit)
-        if shaped:
-            self._service.work_arrived()
-        return shaped
+            return [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
 
     def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
         host = tx.host(job.host)
         now_s = self._service.clock()
+        shaped = request.purpose == "send" and can_shape(tx, job)
+        source = source_of(request.source_address, request.source_port) if shaped else ""
         return Ticket(
             job=job.uuid,
             attempt=job.attempt,
             purpose=request.purpose,
             address=host.data_address,
             port=host.data_port,
-            token=self._service.token(job, request.purpose),  # type: ignore[arg-type]  # checked above
+            token=self._service.token(job, request.purpose, source),  # type: ignore[arg-type]  # checked above
             input_bytes=job.input_bytes,
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),
+            shaped=shaped,
         )
 
     # Operators

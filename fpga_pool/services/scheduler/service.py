@@ -139,8 +139,8 @@ class SchedulerService:
         self.pause()
         self.ownership.leave()
 
-    def token(self, job: Job, purpose: Purpose) -> str:
-        """Return a signed token to move bytes of a job, from now on."""
+    def token(self, job: Job, purpose: Purpose, source: str = "") -> str:
+        """Return a signed token to move bytes of a job, from now on; `source` is `TransferGrant.source`."""
         grant = TransferGrant(
             job=job.uuid,
             attempt=job.attempt,
@@ -150,6 +150,7 @@ class SchedulerService:
             input_bytes=job.input_bytes,
             token_id=str(uuid.uuid4()),
             deadline_s=self.clock() + self.settings.token_lifetime_s,
+            source=source,
         )
         return sign(grant, self.token_key)
 

@@ -95,19 +95,26 @@ def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
     )
 
 
-def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
-    """Make the requester's host limit a stream to its planned rates; return whether it can."""
-    requester = tx.host(job.requester)
-    local = job.requester == job.host
-    if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
-        return False
-    flow = f"{source_address}:{source_port}"
-    if job.flow == flow:
-        return True
-    admitted = replace(job, flow=flow)
-    tx.save(admitted)
-    _shape_flow(tx, admitted)
-    return True
+def can_shape(tx: Transaction, job: Job) -> bool:
+    """Return whether the requester's host can limit the stream of a job to its planned rates."""
+    remote = job.requester != job.host and job.input_bytes > SMALL_INPUT_BYTES and bool(job.transfer)
+    return remote and bool(tx.host(job.requester).egress_driver)
+
+
+def shape_flow(tx: Transaction, job: Job, source: str) -> None:
+    """Make the requester's host limit a stream to its planned rates, which the responder has seen from this source.
+
+    A connection has one job: another one that was seen from there before has lost its own.
+    """
+    if job.flow == source:
+        return
+    for other in tx.active_jobs(flow=source):
+        if other.host == job.host and other.state is JobState.WAITING_INPUT:
+            _release_flow(tx, other)
+            tx.save(replace(other, flow=""))
+    seen = replace(job, flow=source)
+    tx.save(seen)
+    _shape_flow(tx, seen)
 
 
 def _shape_flow(tx: Transaction, job: Job) -> None:
