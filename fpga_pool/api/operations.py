@@ -33,6 +33,7 @@ from fpga_pool.model.messages.requests import (
     Page,
     PipelineDetail,
     ProjectJobQuery,
+    Receipts,
     Service,
     SlotChange,
     SlotQuery,
@@ -237,6 +238,11 @@ def _tickets(call: Call) -> dict[str, Any]:
     return {"tickets": [show(ticket) for ticket in scheduler().tickets(tenant().project_id, call.uuid, wanted)]}
 
 
+def _confirm_results(call: Call) -> dict[str, Any]:
+    receipts = as_request(Receipts, call.body, {}, _chosen_uuid).receipts
+    return {"batch": show(scheduler().confirm_results(tenant().project_id, call.uuid, receipts), detail=True)}
+
+
 # ---- The pool
 
 
@@ -282,6 +288,9 @@ OPERATIONS = (
               handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
+    Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
+              handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
+              summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),

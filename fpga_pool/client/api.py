@@ -19,6 +19,7 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     JobList,
     PipelineDetail,
+    Receipt,
     Service,
     TaskDetail,
     Ticket,
@@ -228,6 +229,11 @@ class PoolApi:
         path = f"/v1/batches/{_segment(uuid)}/tickets"
         answer = self._http.call("POST", path, body={"tickets": to_plain(requests)}, secret=True)
         return read_all(Ticket, answer, "tickets")
+
+    def confirm(self, uuid: str, receipts: Sequence[Receipt]) -> Batch:
+        """Say that results of a batch are here, so that the pool does not hold them any more; it may be said again."""
+        path = f"/v1/batches/{_segment(uuid)}/receipts"
+        return read(Batch, self._http.call("POST", path, body={"receipts": to_plain(receipts)}), "batch")
 
     # Gangs
 

@@ -23,10 +23,8 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
         ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_slots"], _AGENT
     ),
     "source_tickets": _AGENT,
-    **dict.fromkeys(
-        ["create_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch", "tickets"],
-        _API,
-    ),
+    **dict.fromkeys(["create_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"], _API),
+    **dict.fromkeys(["tickets", "confirm_results"], _API),
     **dict.fromkeys(["create_gang", "gangs", "gang", "cancel_gang"], _API),
     **dict.fromkeys(["create_pipeline", "pipelines", "pipeline", "cancel_pipeline"], _API),
     **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),

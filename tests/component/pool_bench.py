@@ -336,6 +336,14 @@ class PoolBench:
             admission.owned_batch(self.tx, batch_uuid, project_id)
             return [self._ticket(request) for request in requests]
 
+    def confirm_results(self, project_id, batch_uuid, receipts):
+        with self._answering("confirm_results"):
+            batch = admission.owned_batch(self.tx, batch_uuid, project_id)
+            admission.confirm_results(self.tx, receipts, time.time())
+        if late := self.breaks.pop("confirm_results answer", None):
+            raise late
+        return batch
+
     def _ticket(self, request):
         job = self.tx.job(request.job)
         wanted = JobState.WAITING_INPUT if request.purpose == "send" else JobState.RESULT_HELD

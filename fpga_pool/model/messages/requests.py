@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, ProjectId, Text, Uuid, require_address
+from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, ProjectId, Sha256, Text, Uuid, require_address
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Batch, Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -37,6 +37,19 @@ class TicketRequests(Message, frozen=True, kw_only=True):
     tickets: Annotated[
         tuple[TicketRequest, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000 requests")
     ]
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """A client's word that it has the result of a job, checked."""
+
+    job: Uuid
+    sha256: Sha256
+
+
+class Receipts(Message, frozen=True, kw_only=True):
+    """Results that a client has, as far as the pool may hold them still."""
+
+    receipts: Annotated[tuple[Receipt, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000")]
 
 
 class SlotChange(Message, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     JobChanges,
     Page,
+    Receipt,
     Service,
     Ticket,
     TicketRequest,
@@ -24,7 +25,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.admission import create_batch, owned_batch
+from fpga_pool.model.rules.batch.admission import confirm_results, create_batch, owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
@@ -167,6 +168,21 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             self._service.count_tickets(tx, project_id, len(requests))
             return [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
+
+    @answers
+    def confirm_results(self, context: Context, project_id: str, batch_uuid: str, receipts: list[Receipt]) -> Batch:
+        service = self._service
+        with service.store.reading() as tx:
+            owned_batch(tx, batch_uuid, project_id)
+            jobs = tx.job_summaries({receipt.job for receipt in receipts})
+        by_shard: dict[str, list[Receipt]] = {}
+        for receipt in receipts:
+            job = _of_batch(jobs.get(receipt.job), receipt.job, batch_uuid)
+            if job.state is JobState.RESULT_HELD:
+                by_shard.setdefault(job.shard, []).append(receipt)
+        for shard, own in sorted(by_shard.items()):
+            service.writer(shard).run(lambda tx, own=own: confirm_results(tx, own, service.clock()))
+        return self._owned_batch(project_id, batch_uuid)
 
     def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
         host = tx.host(job.host)
@@ -359,8 +375,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
 
 def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:
     """Return the job of a request for a ticket, if its bytes can be moved now."""
-    if job is None or job.batch_uuid != batch_uuid:
-        raise NotFound(f"no job {request.job} in batch {batch_uuid}")
+    job = _of_batch(job, request.job, batch_uuid)
     states = TICKET_STATES.get(request.purpose)
     if states is None:
         raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
@@ -370,4 +385,10 @@ def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketR
         raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
     if request.purpose == "fetch" and is_intermediate(tx, job):
         raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
+    return job
+
+
+def _of_batch(job: Job | None, uuid: str, batch_uuid: str) -> Job:
+    if job is None or job.batch_uuid != batch_uuid:
+        raise NotFound(f"no job {uuid} in batch {batch_uuid}")
     return job
