@@ -132,16 +132,16 @@ def _shape_flow(tx: Transaction, job: Job) -> None:
         dispatched_at=dispatched_at,
         transfer=job.transfer,
     )
-    _send_to_host(tx, job.requester, f"shape {job.attempt} {job.flow} {dispatched_at}", shape)
+    _send_to_host(tx, job.requester, f"shape {job.generation}", shape)
 
 
 def _release_flow(tx: Transaction, job: Job) -> None:
     release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
-    _send_to_host(tx, job.requester, f"release {job.attempt} {job.flow}", release)
+    _send_to_host(tx, job.requester, f"release {job.generation}", release)
 
 
 def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
-    """Send an action that does not concern a slot, under a deterministic id."""
+    """Send an action that does not concern a slot, under a deterministic id: each is sent with a change of its job."""
     tx.send(
         Command(
             id=str(uuid.uuid5(uuid.UUID(action.job), what)),

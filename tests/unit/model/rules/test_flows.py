@@ -70,6 +70,16 @@ def test_a_source_is_of_one_job_at_a_time_the_one_that_was_seen_last(pool, large
     assert flows(pool) == []
 
 
+def test_a_source_that_comes_and_goes_between_jobs_is_followed_under_new_ids(pool, large):
+    first, second = large("p"), large("q")
+    sent = []
+    for job in (first, second, first, second):
+        seen(pool, job)
+        sent += pool.sent()
+    assert len({command.id for command in sent}) == len(sent) == 4 + 3
+    assert [type(command.action) for command in sent] == [ShapeFlow, *[ReleaseFlow, ShapeFlow] * 3]
+
+
 def test_a_host_that_does_not_have_the_job_has_seen_nothing_of_it(pool, large):
     job = large()
     pool.host_up("h2")
