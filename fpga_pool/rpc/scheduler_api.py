@@ -177,8 +177,7 @@ class SchedulerAPI:
 
     def confirm_results(self, project_id: str, batch_uuid: str, receipts: Sequence[Receipt]) -> Batch:
         """Complete the jobs whose results their client has, as far as the pool holds them; return the batch."""
-        arguments = {"project_id": project_id, "batch_uuid": batch_uuid, "receipts": receipts}
-        return self._call(Batch, "confirm_results", **arguments)
+        return self._call(Batch, "confirm_results", project_id=project_id, batch_uuid=batch_uuid, receipts=receipts)
 
     def create_gang(self, request: GangRequest) -> Gang:
         """Store a gang that waits; it is committed when this returns."""

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
@@ -181,7 +182,7 @@ class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskReque
             if job.state is JobState.RESULT_HELD:
                 by_shard.setdefault(job.shard, []).append(receipt)
         for shard, own in sorted(by_shard.items()):
-            service.writer(shard).run(lambda tx, own=own: confirm_results(tx, own, service.clock()))
+            service.writer(shard).run(partial(confirm_results, receipts=own, now_s=service.clock()))
         return self._owned_batch(project_id, batch_uuid)
 
     def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
