@@ -162,7 +162,7 @@ def confirm(api: PoolApi, batch: Batch, transfers: Sequence[Transfer]) -> Batch:
         for transfer in transfers
         if transfer.result is not None and transfer.job.state is JobState.RESULT_HELD and not transfer.intermediate
     ]
-    with suppress(Forbidden):  # for whoever may only read; the pool deletes them in the end
+    with suppress(Forbidden):  # a caller may have leave to read only; the pool deletes them in the end
         for begin in range(0, len(receipts), _MOST_RECEIPTS):
             batch = api.confirm(batch.uuid, receipts[begin : begin + _MOST_RECEIPTS])
     return batch

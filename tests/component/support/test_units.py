@@ -63,7 +63,7 @@ def test_each_secret_is_readable_for_its_process_only(root):
         "fpga_pool.conf": (0o640, 0, gid),
         "tokens.pem": (0o600, uid, gid),
         "api.pem": (0o600, uid, gid),
-        "nova.pem": (0o644, 0, 0),  # of nova-scheduler's user, whoever that is
+        "nova.pem": (0o644, 0, 0),  # of nova-scheduler's user
     }
     bitstreams = (root / "var" / "lib" / "fpga_pool" / "bitstreams").stat()
     assert (bitstreams.st_mode & 0o777, bitstreams.st_uid) == (0o755, 0)
