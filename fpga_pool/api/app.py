@@ -19,6 +19,7 @@ from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operations import OPERATIONS, Call, Operation
 from fpga_pool.api.personas import OTHER_PROJECTS
 from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
+from fpga_pool.api.rates import RequestRates
 from fpga_pool.api.server import is_loopback
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
@@ -69,9 +70,10 @@ def create_app(
     app.add_url_rule("/v1/", view_func=show_version)
     app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
     add_dashboard(app)
-    authorizer = Authorizer(enforcer or default_enforcer())
+    authorizer, rates = Authorizer(enforcer or default_enforcer()), RequestRates()
     for operation in OPERATIONS:
-        app.add_url_rule(operation.path, operation.name, _view(operation, authorizer), methods=[operation.method])
+        view = _view(operation, authorizer, rates)
+        app.add_url_rule(operation.path, operation.name, view, methods=[operation.method])
     return app
 
 
@@ -94,11 +96,13 @@ def openapi_document() -> ResponseReturnValue:
     return _json(openapi())
 
 
-def _view(operation: Operation, authorizer: Authorizer) -> Callable[..., ResponseReturnValue]:
+def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
         caller = context.identify()
+        if project_id := context.tenant().project_id:  # one of system scope is an operator, and has no quota
+            rates.take(project_id, context.scheduler().quota)
         authorizer.require(rule_name(operation), operation.persona, caller)
         query = _query(operation.query)
         if getattr(query, "project_id", None) not in (None, caller.project_id):

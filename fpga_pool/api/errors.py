@@ -1,6 +1,7 @@
 """Errors of requests: one form of body, and the status of each class of error."""
 
 import logging
+import math
 
 from flask import Flask, Response, g, jsonify
 from flask.typing import ResponseReturnValue
@@ -52,7 +53,10 @@ def _domain_error(error: exceptions.FpgaPoolError) -> ResponseReturnValue:
     message = str(error.args[0]) if error.args else error.code
     if status >= 500:
         LOG.error("%s: %s", error.code, message)
-    return _body(error.code, message, status)
+    body, status = _body(error.code, message, status)
+    if isinstance(error, exceptions.TooManyRequests):
+        body.headers["Retry-After"] = str(max(math.ceil(error.retry_after_s), 1))
+    return body, status
 
 
 def _scheduler_silent(_error: Exception) -> ResponseReturnValue:

@@ -34,6 +34,7 @@ from fpga_pool.model.messages.requests import (
     PipelineDetail,
     PlannedBatch,
     ProjectJobQuery,
+    Receipts,
     Service,
     SlotChange,
     SlotQuery,
@@ -249,6 +250,11 @@ def _tickets(call: Call) -> dict[str, Any]:
     return {"tickets": [show(ticket) for ticket in scheduler().tickets(tenant().project_id, call.uuid, wanted)]}
 
 
+def _confirm_results(call: Call) -> dict[str, Any]:
+    receipts = as_request(Receipts, call.body, {}, _chosen_uuid).receipts
+    return {"batch": show(scheduler().confirm_results(tenant().project_id, call.uuid, receipts), detail=True)}
+
+
 # ---- The pool
 
 
@@ -322,6 +328,9 @@ OPERATIONS = (
     Operation(method="POST", path="/v1/plans", name="plan_batch", persona=AS_CREATE_BATCH,
               handle=_plan_batch, body=BatchRequest, answer={"plan": PlannedBatch},
               summary="Plan a batch as if it was created now; nothing is stored."),
+    Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
+              handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
+              summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),

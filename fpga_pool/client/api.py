@@ -21,6 +21,7 @@ from fpga_pool.model.messages.requests import (
     JobList,
     PipelineDetail,
     PlannedBatch,
+    Receipt,
     Service,
     TaskDetail,
     Ticket,
@@ -111,28 +112,21 @@ class PoolApi:
                 if not interrupted:
                     raise
                 return self._created_before(path, noun, str(body["uuid"]))
+            except TooManyRequests:
+                raise  # it was repeated for long enough
             except ServiceUnavailable:
                 if (pause_s := next(pauses, None)) is None:
                     raise
                 interrupted = True
                 time.sleep(pause_s)
 
-    def plan(
-        self, jobs: Sequence[JobRequest], *, policy: str = "", patience_s: float = CREATE_PATIENCE_S
-    ) -> PlannedBatch:
+    def plan(self, jobs: Sequence[JobRequest], *, policy: str = "") -> PlannedBatch:
         """Return what would become of a batch if it was created now, with the errors of `create_batch`.
 
-        Where the pool plans another one without storing it, it is asked again for `patience_s`; then TooManyRequests is
-        raised.
+        TooManyRequests where the pool plans others without storing them for longer than a minute.
         """
-        body, pauses = {"policy": policy, "jobs": to_plain(jobs)}, _pauses_s(patience_s)
-        while True:
-            try:
-                return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
-            except TooManyRequests:
-                if (pause_s := next(pauses, None)) is None:
-                    raise
-                time.sleep(pause_s)
+        body = {"policy": policy, "jobs": to_plain(jobs)}
+        return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
 
     def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:
@@ -201,6 +195,11 @@ class PoolApi:
         path = f"/v1/batches/{_segment(uuid)}/tickets"
         answer = self._http.call("POST", path, body={"tickets": to_plain(requests)}, secret=True)
         return read_all(Ticket, answer, "tickets")
+
+    def confirm(self, uuid: str, receipts: Sequence[Receipt]) -> Batch:
+        """Say that results of a batch are here, so that the pool does not hold them any more; it may be said again."""
+        path = f"/v1/batches/{_segment(uuid)}/receipts"
+        return read(Batch, self._http.call("POST", path, body={"receipts": to_plain(receipts)}), "batch")
 
     # Gangs
 

@@ -18,7 +18,7 @@ from fpga_pool.client.inputs import Input, job_requests
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
-from fpga_pool.client.transfers import Goal, Transfer, new_job, outcome_of, progress_of, result_files, urgency
+from fpga_pool.client.transfers import Goal, Transfer, confirm, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.messages.work import JobRequest
@@ -253,7 +253,7 @@ class BatchRunner:
         """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
         batch = self._api.batch(self.batch_uuid)
         if batch.state in ENDED_BATCHES or self._may_leave():
-            return batch
+            return confirm(self._api, batch, self._transfers)
         if self._has_problem and not self._cancelled:
             self._api.cancel(self.batch_uuid)
             self._cancelled = True

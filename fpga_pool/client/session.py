@@ -1,7 +1,9 @@
 """HTTP session with the API: calls have time limits, errors become the pool's exceptions; the pool's clock."""
 
 import math
+import re
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,7 @@ from fpga_pool.model.exceptions import (
     InvalidInput,
     ServiceUnavailable,
     TokenRequired,
+    TooManyRequests,
 )
 
 #: Of the pool in Keystone's catalogue.
@@ -56,6 +59,9 @@ BY_CODE = {
     for kind in vars(exceptions).values()
     if isinstance(kind, type) and issubclass(kind, FpgaPoolError) and kind is not exceptions.TransferRefused
 }
+
+#: A request that comes too early is repeated when the API says, and at last so long after its first try, in seconds.
+_PATIENCE_S = 60.0
 
 #: Connections kept open: as many as a batch has streams that ask for tickets.
 _CONNECTIONS = 64
@@ -132,24 +138,33 @@ class ApiSession:
     ) -> dict[str, Any]:
         """Return the answer to one call; `secret` keeps it out of the log.
 
-        Calls are repeated where no connection could be had, unless `retry` says that the caller knows better.
+        Calls are repeated where no connection could be had, unless `retry` says that the caller knows better.  Those of
+        a project that has sent too many (429) are repeated when the API says, for up to a minute; then TooManyRequests
+        is raised.
         """
+        options = {
+            "json": body,
+            "params": params,
+            "log": not secret,
+            "connect_retries": self._connect_retries if retry else 0,
+        }
+        give_up_s = time.monotonic() + _PATIENCE_S
+        while True:
+            response = self._request(method, path, options)
+            wait_s = _retry_after_s(response)
+            if response.status_code != requests.codes.too_many_requests or time.monotonic() + wait_s > give_up_s:
+                return self._content(response)
+            time.sleep(wait_s)
+
+    def _request(self, method: str, path: str, options: dict[str, Any]) -> requests.Response:
         try:
-            response = self._adapter.request(
-                path,
-                method,
-                json=body,
-                params=params,
-                log=not secret,
-                connect_retries=self._connect_retries if retry else 0,
-            )
+            return self._adapter.request(path, method, **options)
         except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
         except (ksa.EndpointNotFound, ksa.MissingAuthPlugin) as error:
             raise InvalidInput(f"the catalogue of the cloud has no service of type {SERVICE_TYPE}") from error
         except ksa.ClientException as error:
             raise TokenRequired(f"no token: {error}") from error
-        return self._content(response)
 
     def _silence(self, error: Exception) -> str:
         if self._http is None:
@@ -179,8 +194,16 @@ class ApiSession:
         return kind(f"{self.endpoint} returned {response.status_code} without an error of the pool's API")
 
 
+def _retry_after_s(response: requests.Response) -> float:
+    """Return when to repeat a request that came too early, in seconds from now."""
+    said = response.headers.get("Retry-After", "")
+    return float(said) if re.fullmatch(r"[0-9]{1,6}", said) else 1.0
+
+
 def _by_status(status: int) -> type[FpgaPoolError]:
     """Return the class of an error whose code is not known here."""
+    if status == requests.codes.too_many_requests:
+        return TooManyRequests
     if status in (502, 503, 504):
         return ServiceUnavailable
     return InvalidInput if 400 <= status < 500 else FpgaPoolError

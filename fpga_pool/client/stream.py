@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Ticket, TicketRequest
 from fpga_pool.model.objects.pool import Host, Job, RateSegment
+from fpga_pool.transfer import frames
 from fpga_pool.transfer.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.transfer.schedule import Pacer, RateSchedule
 
@@ -169,8 +170,14 @@ class Stream:
         with self._connect() as connection:
             ticket = self._ticket(connection, "send")
             self.phase = Phase.SENDING
-            with self._paced(connection, ticket) as pacer, self._source.open() as file:
-                connection.send(ticket.token, file, ticket.input_bytes, pacer, self._note_sent)
+            with self._paced(connection, ticket) as (pacer, anchor_s), self._source.open() as file:
+
+                def note_accepted(accept: frames.Accept) -> None:
+                    if ticket.shaped and not accept.shaped:  # nobody there knows this stream, as behind NAT
+                        pacer.replace(_schedule(replace(ticket, shaped=False)))
+                        self._pacing = pacer, anchor_s
+
+                connection.send(ticket.token, file, ticket.input_bytes, pacer, self._note_sent, note_accepted)
             self.phase = Phase.WAITING
             if not self._wants_result:
                 return None
@@ -205,8 +212,8 @@ class Stream:
         return ticket
 
     @contextlib.contextmanager
-    def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer]:
-        """Hold the flow to its plan; nothing moves before the plan's time 0."""
+    def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[tuple[Pacer, float]]:
+        """Hold the flow to its plan, whose time 0 on the monotonic clock is yielded too; nothing moves before it."""
         schedule = _schedule(ticket)
         anchor_s = plan_anchor_s(ticket, self.job, self._context.clock)
         flow = Flow(
@@ -222,7 +229,7 @@ class Stream:
             limiter = egress.attach(flow.key, connection.socket)
             pacer = Pacer(schedule, limiter, ticket.input_bytes, anchor_s=anchor_s)
             self._pacing = None if ticket.shaped else (pacer, anchor_s)
-            yield pacer
+            yield pacer, anchor_s
         finally:
             self._pacing = None
             egress.close(flow.key)

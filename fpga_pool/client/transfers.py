@@ -3,20 +3,25 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
+from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Parcel
 from fpga_pool.client.outcome import BatchProgress, JobOutcome
 from fpga_pool.client.stream import Stream
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import Forbidden, InvalidInput
+from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
 from fpga_pool.transfer.client import ResultInfo
 
+#: What the API takes in one call.
+_MOST_RECEIPTS = 1000
 #: Jobs whose inputs the pool does not hold.
 AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 
@@ -148,6 +153,19 @@ def _sent_bytes_of(transfer: Transfer) -> int:
     if transfer.job.state not in AT_CLIENT:
         return transfer.source.input_bytes
     return transfer.stream.sent_bytes if transfer.stream is not None else 0
+
+
+def confirm(api: PoolApi, batch: Batch, transfers: Sequence[Transfer]) -> Batch:
+    """Say again which results are here, as far as the pool did not learn of it from its hosts; return the batch."""
+    receipts = [
+        Receipt(job=transfer.job.uuid, sha256=transfer.result.sha256)
+        for transfer in transfers
+        if transfer.result is not None and transfer.job.state is JobState.RESULT_HELD and not transfer.intermediate
+    ]
+    with suppress(Forbidden):  # a caller may have leave to read only; the pool deletes them in the end
+        for begin in range(0, len(receipts), _MOST_RECEIPTS):
+            batch = api.confirm(batch.uuid, receipts[begin : begin + _MOST_RECEIPTS])
+    return batch
 
 
 def outcome_of(transfer: Transfer) -> JobOutcome:

@@ -260,6 +260,16 @@ OPTS = [
     _quota_opt(Resource.INPUT_BYTES, "input of batches, tasks and pipelines that have not ended, in bytes"),
     _quota_opt(Resource.TASK_SLOTS, "slots requested by tasks that have not ended"),
     _quota_opt(Resource.GANG_PROCESSORS, "processes of gangs that have not ended"),
+    _quota_opt(
+        Resource.TICKETS,
+        "transfer tickets younger than token_lifetime_s, used or not. Each scheduler counts those that it gave since "
+        "its start",
+    ),
+    _quota_opt(
+        Resource.REQUESTS_PER_S,
+        "requests of the API per second, five seconds of them at once. Each process of the API counts those that it "
+        "gets",
+    ),
 ]
 
 

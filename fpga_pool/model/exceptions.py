@@ -73,12 +73,6 @@ class QuotaExceeded(FpgaPoolError):
     code = "fpga_pool.quota_exceeded"
 
 
-class TooManyRequests(FpgaPoolError):
-    """A request of which only so many are answered at a time; it can be repeated a moment later."""
-
-    code = "fpga_pool.too_many_requests"
-
-
 class UnsupportedVersion(FpgaPoolError):
     """A request for a microversion that this API does not have."""
 
@@ -149,6 +143,16 @@ class ServiceUnavailable(FpgaPoolError):
     """A part of the pool does not answer; try again later."""
 
     code = "fpga_pool.unavailable"
+
+
+class TooManyRequests(ServiceUnavailable):
+    """More requests of a project, or of a kind, than are answered at a time; repeat it after `retry_after_s`."""
+
+    code = "fpga_pool.too_many_requests"
+
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Contended(ServiceUnavailable):

@@ -109,8 +109,10 @@ class Transaction(Protocol):
         """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
         ...
 
-    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
-        """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), in their order."""
+    def active_jobs(
+        self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
+    ) -> Sequence[Job]:
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), in their order."""
         ...
 
     def backlogs(self) -> Sequence[Backlog]:

@@ -17,6 +17,7 @@ from fpga_pool.model.messages.requests import (
     Page,
     PipelineDetail,
     PlannedBatch,
+    Receipt,
     Service,
     SourceTicket,
     TaskDetail,
@@ -180,6 +181,10 @@ class SchedulerAPI:
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return a ticket for each request; all or none."""
         return self._call(list[Ticket], "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=requests)
+
+    def confirm_results(self, project_id: str, batch_uuid: str, receipts: Sequence[Receipt]) -> Batch:
+        """Complete the jobs whose results their client has, as far as the pool holds them; return the batch."""
+        return self._call(Batch, "confirm_results", project_id=project_id, batch_uuid=batch_uuid, receipts=receipts)
 
     def create_gang(self, request: GangRequest) -> Gang:
         """Store a gang that waits; it is committed when this returns."""

@@ -136,9 +136,11 @@ class MemoryTransaction:
     def jobs_by_shard(self) -> dict[str, int]:
         return dict(Counter(job.shard for noun in ("pending", "active") for job in self._store.members(noun)))
 
-    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
+    def active_jobs(
+        self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
+    ) -> Sequence[Job]:
         active = self._store.members("active") if slot is None else self._store.members("slot", slot)
-        found = [job for job in self._of_shard(active) if host in (None, job.host)]
+        found = [job for job in self._of_shard(active) if host in (None, job.host) and flow in (None, job.flow)]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
     def backlogs(self) -> Sequence[Backlog]:

@@ -49,9 +49,9 @@ def used(connection: Connection, project_id: str, resources: Collection[Resource
 
 
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
-    """Return the limits that a project has of its own, and its use of all resources."""
+    """Return the limits that a project has of its own, and its use of all resources that the database knows."""
     with store.reading() as tx:
-        return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(Resource))
+        return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
 
 def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:

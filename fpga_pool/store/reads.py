@@ -265,9 +265,12 @@ class Reads(GangReads, TaskReads):
         open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
         return dict(self._execute(open_jobs.group_by(_JOBS.c.shard), Job).tuples().all())
 
-    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
-        """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
-        on, place = ("slot", slot) if slot is not None else ("host", host) if host is not None else ("", None)
+    def active_jobs(
+        self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
+    ) -> Sequence[Job]:
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot, in order."""
+        named = {"slot": slot, "host": host, "flow": flow}.items()
+        on, place = next(((name, value) for name, value in named if value is not None), ("", None))
         return self._all(Job, active_jobs(scoped=bool(self._scope), on=on), {"place": place})
 
     def backlogs(self) -> Sequence[Backlog]:

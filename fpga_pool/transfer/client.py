@@ -139,6 +139,7 @@ class Connection:
         input_bytes: int,
         pacer: Pacer | None = None,
         on_progress: Progress = lambda _: None,
+        on_accept: Callable[[frames.Accept], object] = lambda _: None,
     ) -> StagedAck:
         """Send exactly `input_bytes` of `source` (an open file from its position), from where the server wants it."""
         with contextlib.ExitStack() as stack:
@@ -147,6 +148,7 @@ class Connection:
             accept = self._expect(frames.Accept)
             if accept.offset_bytes > input_bytes:
                 raise InvalidInput(f"the server has {accept.offset_bytes} bytes of an input of {input_bytes}")
+            on_accept(accept)
             digest = self._hash_first(file, accept.offset_bytes)
             on_progress(accept.offset_bytes)
             sent_bytes = accept.offset_bytes

@@ -14,7 +14,7 @@ Sending an input (token with purpose ``send``)::
 
     client                                    server
     Hello(token)                    ->
-                                    <-        Accept(offset_bytes)    what is there already
+                                    <-        Accept(offset_bytes, shaped)   what is there already
     data from offset_bytes on       ->
     KeepAlive                       ->        while the schedule holds the stream
     Trailer(sha256 of all bytes)    ->
@@ -41,8 +41,8 @@ number that the client gives it.  A lane begins with ``Order`` or ``Fetch`` in t
 
 ``KeepAlive`` may come from either side at any time, and a ``Refuse`` without a number ends the lane.
 
-The address the client sends from is not part of the exchange: the client reports it to the scheduler, and the server
-sees it.
+The address the client sends from is not part of the exchange: the client names it to the scheduler, which signs it with
+the token, and the server compares it with the one that it sees.
 """
 
 import json
@@ -105,6 +105,8 @@ class Accept:
 
     type: ClassVar[str] = "accept"
     offset_bytes: int
+    #: The connection comes from the source that the token names, whose host is asked to hold it to the plan.
+    shaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

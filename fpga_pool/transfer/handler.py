@@ -72,6 +72,9 @@ class TransferHandler(Protocol):
     def admit(self, grant: TransferGrant) -> Admission:
         """Decide about a stream whose token is good: the job is known, the attempt current, its input not yet here."""
 
+    def seen(self, grant: TransferGrant) -> None:
+        """Note that an admitted stream comes from the source that its token names."""
+
     def progress(self, grant: TransferGrant, received_bytes: int) -> None:
         """Note how much is there; called for every piece, so it must be quick.  A refusal here stops the stream."""
 

@@ -20,6 +20,7 @@ from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 from fpga_pool.transfer.port import Limits, Port, TokenBucket
 from fpga_pool.transfer.session import REASONS, Session
 from fpga_pool.transfer.stream import FrameStream
+from fpga_pool.transfer.tokens import source_of
 
 LOG = logging.getLogger(__name__)
 
@@ -146,17 +147,17 @@ class DataServer:
             return
         connection, crowded = self._port.connections.enter(peer[0], lambda: session.cancel())
         self._counters["busy"] += crowded
-        session = loop.create_task(self._converse(sock, connection))
+        session = loop.create_task(self._converse(sock, connection, source_of(*peer[:2])))
         self._sessions.add(session)
         session.add_done_callback(self._sessions.discard)
 
-    async def _converse(self, sock: socket.socket, connection: Connection) -> None:
+    async def _converse(self, sock: socket.socket, connection: Connection, source: str) -> None:
         try:
-            await self._converse_on(sock, connection)
+            await self._converse_on(sock, connection, source)
         finally:
             self._port.connections.leave(connection)
 
-    async def _converse_on(self, sock: socket.socket, connection: Connection) -> None:
+    async def _converse_on(self, sock: socket.socket, connection: Connection, source: str) -> None:
         try:
             stream = await self._open_stream(sock)
         except OSError as error:
@@ -164,7 +165,7 @@ class DataServer:
             LOG.info("refused a connection, no_tls: %s", error)
             return
         try:
-            await Session(self._port, stream, connection).run()
+            await Session(self._port, stream, connection, source).run()
             await stream.close()
         finally:
             stream.abort()

@@ -33,10 +33,11 @@ _CONTINUABLE = frozenset({"short", "stalled"})
 
 
 class Session:
-    """The conversation with one client."""
+    """The conversation with one client, whose end of the connection is `source` (`tokens.source_of`)."""
 
-    def __init__(self, port: Port, stream: FrameStream, connection: Connection) -> None:
+    def __init__(self, port: Port, stream: FrameStream, connection: Connection, source: str) -> None:
         self._port = port
+        self._source = source
         self._connection = connection
         self._stream = stream
         self._job = "-"
@@ -113,12 +114,15 @@ class Session:
 
     async def _spool_input(self, grant: TransferGrant) -> str:
         admission = await self._ask(self._port.handler.admit, grant)
+        shaped = grant.source == self._source
+        if shaped:
+            await self._ask(self._port.handler.seen, grant)
         spool = Spool(admission.spool_path, grant.input_bytes)
         own_rate = TokenBucket(admission.rate_bps, self._now_s())
         try:
             await self._work(spool.open)
             await self._hash_found(spool)
-            await self._stream.send(frames.Accept(spool.size_bytes))
+            await self._stream.send(frames.Accept(spool.size_bytes, shaped))
             sha256 = await self._receive(grant, spool, own_rate)
             await self._staying_alive(self._work(spool.finish, sha256))
         except TransferRefused as refused:

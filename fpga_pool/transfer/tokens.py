@@ -6,6 +6,7 @@ A token is a secret: it is never logged, and no error message repeats it.
 """
 
 import contextlib
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -40,6 +41,8 @@ class TransferGrant:
     token_id: str
     #: Seconds since the epoch (UTC) after which the token opens no stream; one that is open goes on.
     deadline_s: float
+    #: Where the client says that it sends from (`source_of`), if the host there shall hold its stream to the plan.
+    source: str = ""
 
     def __post_init__(self) -> None:
         for name in ("job", "project_id", "host", "token_id"):
@@ -52,8 +55,18 @@ class TransferGrant:
                 raise InvalidInput(f"{name}: expected an integer of at least 0")
         if self.purpose not in get_args(Purpose):
             raise InvalidInput(f"purpose: expected one of {', '.join(get_args(Purpose))}")
+        if not isinstance(self.source, str):
+            raise InvalidInput("source: expected a string")
         if type(self.deadline_s) not in (int, float) or not self.deadline_s >= 0:
             raise InvalidInput("deadline_s: expected seconds since the epoch")
+
+
+def source_of(address: str, port: int) -> str:
+    """Return the name of one end of a connection, the same at both ends; ValueError if it has no IP address."""
+    ip = ipaddress.ip_address(address.partition("%")[0])  # interfaces have other names elsewhere
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return f"{ip}:{port}"
 
 
 def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
@@ -67,6 +80,7 @@ def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
         "project_id": grant.project_id,
         "purpose": grant.purpose,
         "input_bytes": grant.input_bytes,
+        "source": grant.source,
     }
     return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
 
@@ -99,6 +113,7 @@ def _read(token: str, public_keys: Sequence[Ed25519PublicKey]) -> TransferGrant:
             input_bytes=claims["input_bytes"],
             token_id=claims["jti"],
             deadline_s=claims["exp"],
+            source=claims["source"],
         )
     # The cause is dropped: its text may hold parts of the token.
     except (jwt.PyJWTError, InvalidInput, KeyError, ValueError):

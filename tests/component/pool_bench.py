@@ -55,7 +55,7 @@ from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 from fpga_pool.transfer.handler import JobResult
 from fpga_pool.transfer.port import Limits
 from fpga_pool.transfer.server import DataServer
-from fpga_pool.transfer.tokens import TransferGrant, sign
+from fpga_pool.transfer.tokens import TransferGrant, sign, source_of
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
 
@@ -178,6 +178,8 @@ class PoolBench:
         self.plans_at_once = True
         #: What a test wants to happen instead of an answer, by the method's name.
         self.breaks = {}
+        #: Requesters' hosts hold streams with tokens of this source; "" = that of the request; None = they do not.
+        self.shaped_from = None
         self._stack = contextlib.ExitStack()
         board, kind = next((b, k) for b in self.catalogue.boards for k in self.catalogue.boards[b].regions)
         for name in ("node-1", "node-2"):
@@ -362,6 +364,14 @@ class PoolBench:
             admission.owned_batch(self.tx, batch_uuid, project_id)
             return [self._ticket(request) for request in requests]
 
+    def confirm_results(self, project_id, batch_uuid, receipts):
+        with self._answering("confirm_results"):
+            batch = admission.owned_batch(self.tx, batch_uuid, project_id)
+            admission.confirm_results(self.tx, receipts, time.time())
+        if late := self.breaks.pop("confirm_results answer", None):
+            raise late
+        return batch
+
     def _ticket(self, request):
         job = self.tx.job(request.job)
         wanted = JobState.WAITING_INPUT if request.purpose == "send" else JobState.RESULT_HELD
@@ -372,11 +382,13 @@ class PoolBench:
         grant = TransferGrant(
             job=job.uuid, attempt=job.attempt, project_id=job.project_id, host=job.host, purpose=request.purpose,
             input_bytes=job.input_bytes, token_id=str(uuid.uuid4()), deadline_s=time.time() + 60,
+            source="" if self.shaped_from is None
+            else self.shaped_from or source_of(request.source_address, request.source_port),
         )  # fmt: skip
         return Ticket(
             job=job.uuid, attempt=job.attempt, purpose=request.purpose, address=host.data_address, port=host.data_port,
             token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
-            elapsed_s=time.time() - job.dispatched_at,
+            elapsed_s=time.time() - job.dispatched_at, shaped=self.shaped_from is not None,
         )  # fmt: skip
 
     def create_gang(self, request):
@@ -435,7 +447,7 @@ class PoolBench:
     def quota(self, project_id):
         with self._answering("quota"):
             batches = [one for one in self.tx.batches() if one.project_id == project_id and one.ended_at is None]
-            used = dict.fromkeys(Resource, 0)
+            used = dict.fromkeys(set(Resource) - {Resource.REQUESTS_PER_S}, 0)
             used[Resource.JOBS] = sum(batch.jobs for batch in batches)
             return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
 

@@ -25,6 +25,19 @@ class Limit(FormattableColumn[Any]):
         return limit
 
 
+class Used(FormattableColumn[Any]):
+    """An amount in use, perhaps one that is not known."""
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return "" if self._value is None else str(self._value)
+
+    def machine_readable(self) -> int | None:
+        """Leave it a number, as in the API."""
+        used: int | None = self._value
+        return used
+
+
 class Show(PoolLister):
     """Show the limits of a project, and how much of them is used."""
 
@@ -114,6 +127,8 @@ _WHAT = {
     Resource.INPUT_BYTES: "most bytes of input of batches, tasks and pipelines that have not ended",
     Resource.TASK_SLOTS: "most slots requested by tasks that have not ended",
     Resource.GANG_PROCESSORS: "most processes of gangs that have not ended",
+    Resource.TICKETS: "most transfer tickets that have not expired, for each scheduler",
+    Resource.REQUESTS_PER_S: "most requests per second, for each process of the API",
 }
 
 
@@ -130,5 +145,5 @@ def _limit(text: str) -> int:
 
 def _table(quota: Quota) -> Table:
     return ("resource", "limit", "default", "used"), [
-        (one.resource, Limit(one.limit), one.default, one.used) for one in quota.resources
+        (one.resource, Limit(one.limit), one.default, Used(one.used)) for one in quota.resources
     ]

@@ -44,6 +44,14 @@ class CommandsReceived(AgentEvent, frozen=True, kw_only=True):
 # From the data port --------------------------------------------------------------------------------------------
 
 
+class StreamSeen(AgentEvent, frozen=True, kw_only=True):
+    """The input of an attempt is coming, with a token of it, from the source "address:port" that the token names."""
+
+    job: str
+    attempt: int
+    source: str
+
+
 class InputArrived(AgentEvent, frozen=True, kw_only=True):
     """The complete input of a job is in its file, checked and synced."""
 

@@ -23,7 +23,7 @@ from fpga_pool.model.agent.slot import (
     UseEnded,
 )
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages.agents import JobEvicted, JobFinished, ObservedJob, ObservedSlot
+from fpga_pool.model.messages.agents import FlowSeen, JobEvicted, JobFinished, ObservedJob, ObservedSlot
 from fpga_pool.model.objects.pool import CPU, SlotState
 from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
@@ -55,6 +55,7 @@ class Agent(Commanding):
         self._history: deque[tuple[float, e.AgentEvent]] = deque(maxlen=HISTORY_LENGTH)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             e.CommandsReceived: self._commands_received,
+            e.StreamSeen: self._stream_seen,
             e.InputArrived: self._input_arrived,
             e.InputUnavailable: self._input_unavailable,
             e.SmallInputsArrived: self._small_inputs_arrived,
@@ -142,6 +143,12 @@ class Agent(Commanding):
         )
 
     # Inputs and results -----------------------------------------------------------------------------------------
+
+    def _stream_seen(self, event: e.StreamSeen, now_s: float) -> None:
+        job = self.state.jobs.get(event.job)
+        if job is not None and (job.attempt, job.phase) == (event.attempt, Phase.WAITING):
+            address, _, port = event.source.rpartition(":")
+            self._out.append(i.Report(FlowSeen(**about(job, now_s), source_address=address, source_port=int(port))))
 
     def _input_arrived(self, event: e.InputArrived, now_s: float) -> None:
         self._job_if_possible(event.job, event, now_s)

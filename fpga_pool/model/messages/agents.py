@@ -204,6 +204,16 @@ class JobReport(Variant, frozen=True, kw_only=True):
     at: ReportedMoment
 
 
+class FlowSeen(JobReport, frozen=True, kw_only=True):
+    """The input comes, with a token of the attempt, from the source that the client had named to the scheduler."""
+
+    source_address: Text
+    source_port: Port
+
+    def __post_init__(self) -> None:
+        require_address("source_address", self.source_address)
+
+
 class InputStaged(JobReport, frozen=True, kw_only=True):
     """The responder holds the whole input."""
 
@@ -260,7 +270,8 @@ class SlotChanged(Variant, frozen=True, kw_only=True):
 
 
 Report = (
-    InputStaged
+    FlowSeen
+    | InputStaged
     | JobStarted
     | JobFinished
     | JobFailed

@@ -16,6 +16,7 @@ from fpga_pool.model.fields import (
     Port,
     ProjectId,
     ReportedMoment,
+    Sha256,
     Text,
     Uuid,
     require_address,
@@ -48,6 +49,19 @@ class TicketRequests(Message, frozen=True, kw_only=True):
     tickets: Annotated[
         tuple[TicketRequest, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000 requests")
     ]
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """A client's word that it has the result of a job, checked."""
+
+    job: Uuid
+    sha256: Sha256
+
+
+class Receipts(Message, frozen=True, kw_only=True):
+    """Results that a client has, as far as the pool may hold them still."""
+
+    receipts: Annotated[tuple[Receipt, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000")]
 
 
 class SlotChange(Message, frozen=True, kw_only=True):

@@ -186,7 +186,7 @@ class Job:
     result_transfer: tuple[RateSegment, ...] = ()
     #: Share of the work that is done and kept with the input on `host`, after an eviction.
     done: Number = 0.0
-    #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
+    #: Source "address:port" of the stream that brings the input, as the responder has seen it; identifies the flow.
     flow: Internal[str] = ""
     #: How much of the input its responder had at a moment, while that is not as planned.
     moved_bytes: Internal[int | None] = None

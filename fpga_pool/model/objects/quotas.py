@@ -26,6 +26,10 @@ class Resource(StrEnum):
     TASK_SLOTS = "task_slots"
     #: Processes of gangs that have not ended: each takes one processor.
     GANG_PROCESSORS = "gang_processors"
+    #: Transfer tickets that have not expired, used or not; each scheduler counts those that it gave.
+    TICKETS = "tickets"
+    #: Requests of the API per second; each process of the API counts those that it gets.
+    REQUESTS_PER_S = "requests_per_s"
 
 
 #: Amounts by resource; what is not named is not asked for, or 0.
@@ -39,6 +43,8 @@ class QuotaLimits(Message, frozen=True, kw_only=True):
     input_bytes: QuotaLimit | None = None
     task_slots: QuotaLimit | None = None
     gang_processors: QuotaLimit | None = None
+    tickets: QuotaLimit | None = None
+    requests_per_s: QuotaLimit | None = None
 
     def of(self, resource: Resource) -> int | None:
         """Return the limit of a resource."""
@@ -52,7 +58,14 @@ class QuotaLimits(Message, frozen=True, kw_only=True):
 
 
 #: Limits of projects for which nothing else is configured.
-DEFAULT_LIMITS = QuotaLimits(jobs=100_000, input_bytes=64 << 40, task_slots=1_000, gang_processors=10_000)
+DEFAULT_LIMITS = QuotaLimits(
+    jobs=100_000,
+    input_bytes=64 << 40,
+    task_slots=1_000,
+    gang_processors=10_000,
+    tickets=500_000,
+    requests_per_s=500,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +75,8 @@ class ResourceQuota:
     resource: str
     limit: int
     default: bool
-    used: int
+    #: None = the scheduler does not know.
+    used: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

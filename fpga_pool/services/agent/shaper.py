@@ -132,14 +132,21 @@ class FlowShaper:
         return True
 
     def _open(self, limits: Sequence[LimitedFlow]) -> None:
-        """Open all flows in one call, or one by one if any of them is refused."""
+        """Open all flows in one call, or one by one if any of them is refused; one that can never be is forgotten."""
         if not limits:
             return
-        if self._attempt(lambda: self._driver.open_all(limits)):
+        try:
+            self._driver.open_all(limits)
+        except (FpgaPoolError, OSError) as error:
+            self._complain(str(error))
+            if len(limits) > 1:
+                for limit in limits:
+                    self._open([limit])
+            elif isinstance(error, InvalidInput):  # this host has no device for it: a tenant may have named any host
+                del self._flows[limits[0].flow.key]
+                self._forget_for_good(limits[0].flow.key)
+        else:
             self._rates |= {limit.flow.key: limit.rate_bps for limit in limits}
-        elif len(limits) > 1:
-            for limit in limits:
-                self._open([limit])
 
     def _forget(self, name: str) -> None:
         if self._flows.pop(name, None) is not None:

@@ -223,6 +223,10 @@ class AgentShell:
             progress={job.uuid: self.progress(job.slot) for job in running},
         )
 
+    def stream_seen(self, uuid: str, attempt: int, source: str) -> None:
+        """Note that the input of an attempt comes from a source."""
+        self.feed(e.StreamSeen(job=uuid, attempt=attempt, source=source))
+
     def staged(self, uuid: str) -> None:
         """Note that a job's input is complete, in its file."""
         self.feed(e.InputArrived(job=uuid))

@@ -29,6 +29,11 @@ class Streams:
             raise TransferRefused("already_staged", "the input is complete; fetch the result")
         return Admission(self._path(job))
 
+    def seen(self, grant: TransferGrant) -> None:
+        """Report where the stream of a job comes from."""
+        self._current(grant)
+        self._jobs.stream_seen(grant.job, grant.attempt, grant.source)
+
     def progress(self, grant: TransferGrant, received_bytes: int) -> None:  # shared signature
         """Stop the stream of a job that was withdrawn."""
         self._current(grant)

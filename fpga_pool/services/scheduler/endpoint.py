@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fpga_pool.model.codec import read
@@ -12,25 +12,25 @@ from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMe
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
-    SMALL_INPUT_BYTES,
     BatchDetail,
     Calibration,
     FunctionInfo,
     JobChanges,
     Page,
+    Receipt,
     Service,
     Ticket,
     TicketRequest,
 )
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.admission import owned_batch
+from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import owned
-from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
+from fpga_pool.model.rules.shared.changes import can_shape, drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import TARGET, answers
@@ -44,6 +44,7 @@ from fpga_pool.services.scheduler.requests import (
     TaskRequests,
 )
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.transfer.tokens import source_of
 
 LOG = logging.getLogger(__name__)
 
@@ -150,54 +151,41 @@ class SchedulerEndpoint(BatchRequests, GangRequests, PipelineRequests, QuotaRequ
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
             jobs = tx.job_summaries({request.job for request in requests})
-            tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
-            to_shape = [
-                (job, request)
-                for request in requests
-                for job in [jobs[request.job]]
-                if request.purpose == "send" and job.input_bytes > SMALL_INPUT_BYTES
-                if tx.host(job.requester).egress_driver
-            ]
-        shaped = {request.job for job, request in to_shape if self._shape(job, request)}
-        return [replace(ticket, shaped=ticket.job in shaped) for ticket in tickets]
+            placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
+            self._service.count_tickets(tx, project_id, len(requests))
+            return [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
 
-    def _shape(self, planned: Job, request: TicketRequest) -> bool:
-        """Make the requester's host enforce the rates of the stream; return whether it can."""
+    @answers
+    def confirm_results(self, context: Context, project_id: str, batch_uuid: str, receipts: list[Receipt]) -> Batch:
+        service = self._service
+        with service.store.reading() as tx:
+            owned_batch(tx, batch_uuid, project_id)
+            jobs = tx.job_summaries({receipt.job for receipt in receipts})
+        by_shard: dict[str, list[Receipt]] = {}
+        for receipt in receipts:
+            job = _of_batch(jobs.get(receipt.job), receipt.job, batch_uuid)
+            if job.state is JobState.RESULT_HELD:
+                by_shard.setdefault(job.shard, []).append(receipt)
+        for shard, own in sorted(by_shard.items()):
+            service.writer(shard).run(partial(confirm_results, receipts=own, now_s=service.clock()))
+        return self._owned_batch(project_id, batch_uuid)
 
-        def admit(tx: Transaction) -> bool:
-            job = tx.job(planned.uuid)
-            current = (job.state, job.attempt) == (planned.state, planned.attempt)
-            return current and admit_flow(tx, job, request.source_address, request.source_port)
-
-        shaped = self._service.writer(planned.shard).run(admit)
-        if shaped:
-            self._service.work_arrived()
-        return shaped
-
-    def _ticket(self, tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Ticket:
-        if job is None or job.batch_uuid != batch_uuid:
-            raise NotFound(f"no job {request.job} in batch {batch_uuid}")
-        states = TICKET_STATES.get(request.purpose)
-        if states is None:
-            raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
-        if job.state not in states or job.cancel_requested:
-            raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
-        if request.purpose == "send" and job.predecessors:
-            raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
-        if request.purpose == "fetch" and is_intermediate(tx, job):
-            raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
+    def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
         host = tx.host(job.host)
         now_s = self._service.clock()
+        shaped = request.purpose == "send" and can_shape(tx, job)
+        source = source_of(request.source_address, request.source_port) if shaped else ""
         return Ticket(
             job=job.uuid,
             attempt=job.attempt,
             purpose=request.purpose,
             address=host.data_address,
             port=host.data_port,
-            token=self._service.token(job, request.purpose),  # type: ignore[arg-type]  # checked above
+            token=self._service.token(job, request.purpose, source),  # type: ignore[arg-type]  # checked above
             input_bytes=job.input_bytes,
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),
+            shaped=shaped,
         )
 
     # Operators
@@ -369,3 +357,24 @@ class SchedulerEndpoint(BatchRequests, GangRequests, PipelineRequests, QuotaRequ
         except (InvalidInput, HostTaken, LateMessage):
             self._service.heartbeat_intake.refused(str(host))
             raise
+
+
+def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:
+    """Return the job of a request for a ticket, if its bytes can be moved now."""
+    job = _of_batch(job, request.job, batch_uuid)
+    states = TICKET_STATES.get(request.purpose)
+    if states is None:
+        raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
+    if job.state not in states or job.cancel_requested:
+        raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
+    if request.purpose == "send" and job.predecessors:
+        raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
+    if request.purpose == "fetch" and is_intermediate(tx, job):
+        raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
+    return job
+
+
+def _of_batch(job: Job | None, uuid: str, batch_uuid: str) -> Job:
+    if job is None or job.batch_uuid != batch_uuid:
+        raise NotFound(f"no job {uuid} in batch {batch_uuid}")
+    return job

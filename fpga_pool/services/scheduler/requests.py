@@ -20,7 +20,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
-from fpga_pool.model.objects.quotas import Quota, QuotaLimits
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
@@ -233,6 +233,7 @@ class QuotaRequests:
     def quota(self, context: Context, project_id: ProjectId) -> Quota:
         service = self._service
         own, used = quota(service.store, project_id)
+        used = {**used, Resource.TICKETS: service.valid_tickets(project_id)}
         return quota_of(project_id, own, service.settings.quotas, used)
 
     @answers

@@ -1,6 +1,7 @@
 """The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +18,12 @@ from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Shard
-from fpga_pool.model.objects.quotas import QuotaLimits
+from fpga_pool.model.objects.quotas import QuotaLimits, Resource
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.rules.shared.quotas import check_quota
+from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
@@ -110,6 +111,7 @@ class SchedulerService:
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
+        self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
 
     def start(self) -> None:
         """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
@@ -141,8 +143,8 @@ class SchedulerService:
         self.pause()
         self.ownership.leave()
 
-    def token(self, job: Job, purpose: Purpose) -> str:
-        """Return a signed token to move bytes of a job, from now on."""
+    def token(self, job: Job, purpose: Purpose, source: str = "") -> str:
+        """Return a signed token to move bytes of a job, from now on; `source` is `TransferGrant.source`."""
         grant = TransferGrant(
             job=job.uuid,
             attempt=job.attempt,
@@ -152,8 +154,22 @@ class SchedulerService:
             input_bytes=job.input_bytes,
             token_id=str(uuid.uuid4()),
             deadline_s=self.clock() + self.settings.token_lifetime_s,
+            source=source,
         )
         return sign(grant, self.token_key)
+
+    def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
+        """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""
+        limits = own_limits(tx.connection, project_id).over(self.settings.quotas)
+        with self._ticket_lock:
+            valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
+            check_quota(project_id, limits, valid, {Resource.TICKETS: number})
+            self._valid_tickets.add(project_id, number, self.clock() + self.settings.token_lifetime_s)
+
+    def valid_tickets(self, project_id: str) -> int:
+        """Return how many tickets of a project, given here, have not expired."""
+        with self._ticket_lock:
+            return self._valid_tickets.of(project_id, self.clock())
 
     @contextmanager
     def admission(self, kind: type, request: WorkRequest) -> Iterator[SqlTransaction]:

@@ -280,6 +280,8 @@ class QuotaRow(Base):
     input_bytes: Mapped[int | None]
     task_slots: Mapped[int | None]
     gang_processors: Mapped[int | None]
+    tickets: Mapped[int | None]
+    requests_per_s: Mapped[int | None]
     #: How often something was admitted, or refused by the quota.
     admissions: Mapped[int]
 

@@ -1,7 +1,10 @@
 import pytest
 
 from fpga_pool.api.app import create_app
-from fpga_pool.model.exceptions import QuotaExceeded
+from fpga_pool.api.rates import BURST_S, REFRESH_S, RequestRates
+from fpga_pool.client import Client
+from fpga_pool.model.exceptions import QuotaExceeded, ServiceUnavailable, TooManyRequests
+from fpga_pool.model.objects.quotas import QuotaLimits
 
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 
@@ -45,3 +48,81 @@ def test_what_a_quota_does_not_allow_is_forbidden_with_a_code_of_its_own(api, po
     (error,) = answer.json["errors"]
     assert (answer.status_code, error["code"]) == (403, "fpga_pool.quota_exceeded")
     assert "3 of 3 used" in error["detail"]
+
+
+def test_more_requests_than_the_quota_allows_are_refused_with_the_time_to_come_again(api, pool):
+    pool.set_quota("demo", QuotaLimits(requests_per_s=1))
+    answers = [api.get("/v1/hosts") for _ in range(int(BURST_S) + 20)]
+    assert [answer.status_code for answer in answers[: int(BURST_S)]] == [200] * int(BURST_S)
+    refused = next(answer for answer in answers if answer.status_code != 200)
+    (error,) = refused.json["errors"]
+    assert (refused.status_code, error["code"]) == (429, "fpga_pool.too_many_requests")
+    # A whole one is there again a second later at most; the header has whole seconds.
+    assert refused.headers["Retry-After"] == "1"
+    assert api.get("/v1/hosts", headers={"X-Project-Id": "other"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/", "/v1/openapi.json", "/dashboard/"])
+def test_what_belongs_to_no_project_is_not_counted(api, pool, path):
+    pool.set_quota("demo", QuotaLimits(requests_per_s=0))
+    assert api.get("/v1/hosts").status_code == 429
+    assert api.get(path).status_code == 200
+
+
+def test_operators_without_a_project_have_no_quota(api, pool):
+    pool.set_quota("demo", QuotaLimits(requests_per_s=0))
+    assert api.get("/v1/hosts", headers={"X-System-Scope": "all"}).status_code == 200
+
+
+class Now:
+    """The clock of a test."""
+
+    s = 1000.0
+
+    def __call__(self):
+        return self.s
+
+
+def test_a_quota_that_was_changed_is_in_force_after_a_while(pool):
+    now = Now()
+    rates = RequestRates(now)
+    pool.set_quota("p", QuotaLimits(requests_per_s=0))
+    with pytest.raises(TooManyRequests, match="its quota is 0") as refused:
+        rates.take("p", pool.quota)
+    assert refused.value.retry_after_s == REFRESH_S
+    pool.set_quota("p", QuotaLimits(requests_per_s=2))
+    now.s += REFRESH_S
+    for _ in range(int(2 * BURST_S)):
+        rates.take("p", pool.quota)
+    with pytest.raises(TooManyRequests, match="more than 2 requests per second") as refused:
+        rates.take("p", pool.quota)
+    assert refused.value.retry_after_s == 0.5
+    now.s += 0.5
+    rates.take("p", pool.quota)
+
+
+def test_a_scheduler_that_is_away_for_a_moment_changes_no_quota(pool):
+    now = Now()
+    rates = RequestRates(now)
+    pool.set_quota("p", QuotaLimits(requests_per_s=-1))
+    rates.take("p", pool.quota)
+    now.s += REFRESH_S
+    pool.breaks["quota"] = [ServiceUnavailable("away")]
+    with pytest.raises(ServiceUnavailable):
+        rates.take("p", pool.quota)
+    for _ in range(10_000):
+        rates.take("p", pool.quota)
+
+
+def test_the_client_repeats_what_came_too_early(pool, serve):
+    pool.set_quota("demo", QuotaLimits(requests_per_s=1))
+    with Client(serve(pool)) as client:
+        for _ in range(int(BURST_S) + 1):  # the last one waits for a second
+            assert client.hosts()
+
+
+def test_the_client_does_not_repeat_for_ever(pool, serve, monkeypatch):
+    monkeypatch.setattr("fpga_pool.client.session._PATIENCE_S", 0.5)
+    pool.set_quota("demo", QuotaLimits(requests_per_s=0))
+    with Client(serve(pool)) as client, pytest.raises(TooManyRequests, match="its quota is 0"):
+        client.hosts()

@@ -201,16 +201,16 @@ def test_tokens_are_not_logged(client, pool, caplog):
     assert ticket.token not in caplog.text
 
 
-def test_a_dry_run_waits_for_its_turn_and_stores_nothing(client, pool, no_pauses):
+def test_a_dry_run_waits_for_its_turn_and_stores_nothing(client, pool, monkeypatch):
     busy = exceptions.TooManyRequests("another dry run is being planned")
     pool.breaks["plan_batch"] = [busy, busy]
     plan = client.plan([job(), job()])
-    assert no_pauses == [0.5, 1.0]
     assert (plan.jobs, plan.planned_makespan_s) == (2, max(one.end_s for one in plan.job_list))
     assert client.batches() == []
+    monkeypatch.setattr("fpga_pool.client.session._PATIENCE_S", 0.0)
     pool.breaks["plan_batch"] = [busy]
     with pytest.raises(exceptions.TooManyRequests):
-        client.plan([job()], patience_s=0.0)
+        client.plan([job()])
 
 
 def test_a_dry_run_takes_what_a_run_takes(client):

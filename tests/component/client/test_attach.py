@@ -4,6 +4,7 @@ import hashlib
 import threading
 
 import pytest
+from oslo_messaging import MessagingTimeout
 
 from fpga_pool.client import Client, RunSettings
 from fpga_pool.client.inputs import JobSpec
@@ -90,6 +91,31 @@ def test_attach_keeps_results_that_a_killed_client_has_left(client, other, respo
     assert again.ok
     assert {outcome.result: outcome.result.stat().st_ino for outcome in again.jobs} == before
     assert len(pool.flows) == fetched
+
+
+def test_results_whose_receipt_was_lost_are_released_when_the_client_says_so_again(
+    client, other, responder, pool, tmp_path
+):
+    # The responder is killed before it has noted the receipts.
+    responder.delivered = lambda grants: None
+    # The answer to their repeat is lost, too.
+    pool.breaks["confirm_results answer"] = MessagingTimeout("committed, and nobody heard of it")
+    data = [b"small", LARGE]
+    first = client.run("sha256", data, requester="node-1", output_dir=tmp_path, settings=QUICK)
+    assert first.ok
+    assert [job.state for job in pool.first_jobs()] == [JobState.COMPLETED] * 2
+    assert pool.breaks == {}
+    again = other.attach(first.batch.uuid, output_dir=tmp_path, settings=QUICK)
+    assert [outcome.result.read_text() for outcome in again.jobs] == [digest(one) for one in data]
+
+
+def test_results_that_a_killed_client_has_left_are_released_by_the_next_one(client, other, responder, pool, tmp_path):
+    batch = client.submit(jobs_of(b"1"), settings=QUICK)
+    (tmp_path / "input-0.sha256").write_text(digest(b"1"))
+    assert [job.state for job in pool.first_jobs()] == [JobState.RESULT_HELD]
+    assert other.fetch(batch.uuid, tmp_path, settings=QUICK).ok
+    assert [job.state for job in pool.first_jobs()] == [JobState.COMPLETED]
+    assert [flow[0] for flow in pool.flows] == ["send"]
 
 
 def test_results_that_went_elsewhere_are_named_as_missing(client, other, responder, tmp_path):

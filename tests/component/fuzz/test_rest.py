@@ -22,6 +22,7 @@ BODIES = {
     "create_tickets": {
         "tickets": [{"job": UUID, "purpose": "send", "source_address": "127.0.0.1", "source_port": 1}]
     },
+    "confirm_results": {"receipts": [{"job": UUID, "sha256": "ab" * 32}]},
     "change_slot": {"drain": False, "reason": "r"},
     "set_quota": {"jobs": 5, "input_bytes": -1},
 }  # fmt: skip

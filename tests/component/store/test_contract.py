@@ -291,9 +291,10 @@ def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_s
         make.job(batch, index=i, state=state, host="h0", slot=f"h0/c/{i % 2}", order=-i)
         for i, state in enumerate(states)
     ]
-    elsewhere = make.job(batch, index=99, state=JobState.RUNNING, host="h1", slot="h1/c/0")
+    elsewhere = make.job(batch, index=99, state=JobState.RUNNING, host="h1", slot="h1/c/0", flow="::1:5")
     saved(batch, *jobs, elsewhere)
     with begin() as tx:
+        assert [job.index for job in tx.active_jobs(flow="::1:5")] == [99]
         # WAITING_INPUT is state 1, STAGED 2, RUNNING 3; orders are -1, -2, -3; slots 1, 0, 1.
         assert [job.index for job in tx.active_jobs(host="h0")] == [2, 3, 1]
         assert [job.index for job in tx.active_jobs(slot="h0/c/1")] == [3, 1]

@@ -19,7 +19,8 @@ def usage(store, project="project-a"):
 
 
 def test_a_project_without_work_uses_nothing(store):
-    assert quota(store, "project-a") == (QuotaLimits(), dict.fromkeys(Resource, 0))
+    counted = ("jobs", "input_bytes", "task_slots", "gang_processors")
+    assert quota(store, "project-a") == (QuotaLimits(), dict.fromkeys(counted, 0))
 
 
 def test_what_has_not_ended_counts(store, make):

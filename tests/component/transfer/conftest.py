@@ -42,6 +42,7 @@ class Agent:
         self.announcements = {}
         self.progress_refusal = None
         self.seen_progress = []
+        self.seen_sources = []
         self.staged_inputs = {}
         self.delivered_jobs = []
         self.used = set()
@@ -64,6 +65,9 @@ class Agent:
         if self.admit_refusal:
             raise self.admit_refusal
         return self.admissions.get(grant.job) or Admission(self.path(grant.job))
+
+    def seen(self, grant):
+        self.seen_sources.append((grant.job, grant.source))
 
     def progress(self, grant, received_bytes):
         self.seen_progress.append(received_bytes)

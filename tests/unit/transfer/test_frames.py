@@ -27,9 +27,9 @@ def test_every_frame_is_read_as_it_was_written(frame):
 
 def test_wire_form_of_a_frame():
     """Kind, four bytes of length, most significant first, body: 258 = 0x0102."""
-    body = b'{"version": 1, "type": "accept", "offset_bytes": 7}'
-    assert len(body) == 51
-    assert frames.encode(frames.Accept(7)) == b"J\0\0\0\x33" + body
+    body = b'{"version": 1, "type": "accept", "offset_bytes": 7, "shaped": false}'
+    assert len(body) == 68
+    assert frames.encode(frames.Accept(7)) == b"J\0\0\0\x44" + body
     assert frames.encode_data_header(258) == b"D\0\0\x01\x02"
 
 

@@ -96,19 +96,26 @@ def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
     )
 
 
-def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
-    """Make the requester's host limit a stream to its planned rates; return whether it can."""
-    requester = tx.host(job.requester)
-    local = job.requester == job.host
-    if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
-        return False
-    flow = f"{source_address}:{source_port}"
-    if job.flow == flow:
-        return True
-    admitted = replace(job, flow=flow)
-    tx.save(admitted)
-    _shape_flow(tx, admitted)
-    return True
+def can_shape(tx: Transaction, job: Job) -> bool:
+    """Return whether the requester's host can limit the stream of a job to its planned rates."""
+    remote = job.requester != job.host and job.input_bytes > SMALL_INPUT_BYTES and bool(job.transfer)
+    return remote and bool(tx.host(job.requester).egress_driver)
+
+
+def shape_flow(tx: Transaction, job: Job, source: str) -> None:
+    """Make the requester's host limit a stream to its planned rates, which the responder has seen from this source.
+
+    A connection has one job: another one that was seen from there before has lost its own.
+    """
+    if job.flow == source:
+        return
+    for other in tx.active_jobs(flow=source):
+        if other.host == job.host and other.state is JobState.WAITING_INPUT:
+            _release_flow(tx, other)
+            tx.save(replace(other, flow=""))
+    seen = replace(job, flow=source)
+    tx.save(seen)
+    _shape_flow(tx, seen)
 
 
 def _shape_flow(tx: Transaction, job: Job) -> None:
@@ -126,16 +133,16 @@ def _shape_flow(tx: Transaction, job: Job) -> None:
         dispatched_at=dispatched_at,
         transfer=job.transfer,
     )
-    _send_to_host(tx, job.requester, f"shape {job.attempt} {job.flow} {dispatched_at}", shape)
+    _send_to_host(tx, job.requester, f"shape {job.generation}", shape)
 
 
 def _release_flow(tx: Transaction, job: Job) -> None:
     release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
-    _send_to_host(tx, job.requester, f"release {job.attempt} {job.flow}", release)
+    _send_to_host(tx, job.requester, f"release {job.generation}", release)
 
 
 def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
-    """Send an action that does not concern a slot, under a deterministic id."""
+    """Send an action that does not concern a slot, under a deterministic id: each is sent with a change of its job."""
     tx.send(
         Command(
             id=str(uuid.uuid5(uuid.UUID(action.job), what)),

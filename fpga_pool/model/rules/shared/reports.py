@@ -6,11 +6,19 @@ from dataclasses import replace
 from fpga_pool.model.exceptions import HostTaken, NotFound
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
-from fpga_pool.model.messages.agents import JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
+from fpga_pool.model.messages.agents import (
+    FlowSeen,
+    JobEvicted,
+    JobFailed,
+    JobFinished,
+    JobReleased,
+    Report,
+    SlotChanged,
+)
 from fpga_pool.model.messages.gangs import ProcessReport
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, Run, SlotState
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Run, SlotState
 from fpga_pool.model.rules.gang.reports import apply_gang_report
-from fpga_pool.model.rules.shared.changes import change_job, change_slot, settle_slots
+from fpga_pool.model.rules.shared.changes import can_shape, change_job, change_slot, settle_slots, shape_flow
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 
@@ -53,7 +61,7 @@ def makes_work(report: Report) -> bool:
     """Return whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
+    return isinstance(report, FlowSeen | JobFailed | JobEvicted | JobReleased | ProcessReport)
 
 
 def frees_place(report: Report) -> bool:
@@ -111,6 +119,11 @@ def _apply_job_report(tx: Transaction, host: str, report: Report, now_s: float) 
         return f"no job {report.job}"
     if (job.host, job.attempt) != (host, report.attempt):
         return f"job {job.uuid} is at attempt {job.attempt} on {job.host or 'no host'}, not {report.attempt} on {host}"
+    if isinstance(report, FlowSeen):
+        if job.state is not JobState.WAITING_INPUT or not can_shape(tx, job):
+            return f"job {job.uuid} is {job.state}, or its stream is not to be limited"
+        shape_flow(tx, job, f"{report.source_address}:{report.source_port}")
+        return ""
     if not JOB.allows(job.state, type(report)):
         return f"job {job.uuid} is {job.state}"
     if isinstance(report, JobFinished):

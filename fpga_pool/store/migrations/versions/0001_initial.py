@@ -351,7 +351,9 @@ def _create_quotas() -> None:
     op.create_table(
         "quotas",
         sa.Column("project_id", WORD, primary_key=True),
-        *_columns(INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", nullable=True),
+        *_columns(
+            INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", "tickets", "requests_per_s", nullable=True
+        ),
         *_columns(INTEGER, "admissions"),
         **TABLE_OPTIONS,
     )

@@ -27,9 +27,13 @@ class Kernel(EgressDriver):
     def __init__(self):
         self.limits = {}
         self.refused = set()
+        self.foreign, self.tries = set(), []
         self.resets = 0
 
     def open(self, flow, rate_bps):
+        if flow.key in self.foreign:
+            self.tries.append(flow.key)
+            raise InvalidInput(f"flow {flow.key}: no device is configured for source {flow.source_address}")
         if flow.key in self.refused:
             raise Conflict(f"flow {flow.key}: refused")
         self.limits[flow.key] = LimitedFlow(flow, rate_bps)
@@ -198,6 +202,20 @@ def test_a_flow_that_is_refused_does_not_hold_up_the_others_and_is_tried_again(n
     until(lambda: kernel.rates() == {"a.1": 4e6, "c.1": 4e6})
     kernel.refused.clear()
     until(lambda: "bad.1" in kernel.rates())
+
+
+def test_a_flow_for_which_the_host_has_no_device_is_tried_once_and_forgotten(
+    new_shaper, kernel, journal, hand, shape, note, until
+):
+    kernel.foreign.add("foreign.1")
+    shaper = new_shaper()
+    shaper.take(note(shape("foreign")))
+    until(lambda: journal.flows() == [])
+    tried = len(kernel.tries)
+    shaper.take(note(shape("own", port=5001)))
+    hand.now_s = BEGIN_S + 25.0
+    until(lambda: kernel.rates() == {"own.1": 6e6})
+    assert len(kernel.tries) == tried
 
 
 def test_a_flow_that_the_kernel_lost_is_opened_again(new_shaper, kernel, hand, shape, until):

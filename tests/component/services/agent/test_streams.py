@@ -31,6 +31,19 @@ def test_the_input_of_a_job_that_waits_for_it_is_admitted(streams, jobs, command
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
+def test_a_stream_that_was_seen_is_reported_with_its_source_for_the_attempt_it_is_of(
+    streams, jobs, commands, journal, reported
+):
+    jobs.order(commands.assign("j"))
+    streams.seen(replace(GRANT, source="2001:db8::1:5000"))
+    assert reported() == [("FlowSeen", "j", 1)]
+    ((_, report),) = journal.reports(10)
+    assert (report.source_address, report.source_port) == ("2001:db8::1", 5000)
+    assert refusal(streams.seen, replace(GRANT, attempt=2, source="192.0.2.1:5000")) == "wrong_attempt"
+    assert refusal(streams.seen, replace(GRANT, project_id="q", source="192.0.2.1:5000")) == "unknown_job"
+    assert len(reported()) == 1
+
+
 def test_a_stream_that_is_faster_than_the_command_hears_of_it_and_one_of_a_later_attempt_goes_on_waiting(
     streams, jobs, commands
 ):

@@ -13,7 +13,7 @@ from fpga_pool.model.exceptions import (
     UnknownRequester,
 )
 from fpga_pool.model.messages.agents import JobStarted, ReleaseJob
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, Receipt
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
 from fpga_pool.model.rules.shared.changes import end_lease, new_lease
 from fpga_pool.model.values import changed
@@ -189,6 +189,23 @@ def test_no_ticket_for_another_purpose_another_batch_or_a_job_to_be_cancelled(ru
     running.api.cancel_batch("p", planned.uuid)
     with pytest.raises(Conflict, match="nothing to send now"):
         running.tickets(planned, job)
+
+
+def test_a_result_that_the_client_confirms_again_is_released_once(running, agent, planned, until, clock):
+    job = running.jobs(planned)[0]
+    until(lambda: running.waiting() == [])
+    running.report(job, "staged", "started", "finished")
+    receipt = Receipt(job=job.uuid, sha256="ab" * 32)
+    with pytest.raises(NotFound, match=f"no batch {planned.uuid}"):
+        running.api.confirm_results("q", planned.uuid, [receipt])
+    with pytest.raises(InvalidInput, match="job: expected a uuid"):
+        running.api.confirm_results("p", planned.uuid, [changed(receipt, job="nobody")])
+    for _ in range(2):
+        assert running.api.confirm_results("p", planned.uuid, [receipt]).jobs_completed == 1
+        assert running.jobs(planned)[0].state is JobState.COMPLETED
+    running.api.heartbeat(agent.heartbeat(clock()))
+    until(lambda: job.uuid not in agent.held)
+    assert sum(isinstance(command.action, ReleaseJob) for command in agent.commands) == 1
 
 
 # Agents

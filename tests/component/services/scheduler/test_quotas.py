@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fpga_pool.model.exceptions import DuplicateId, InvalidInput, QuotaExceeded
+from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded
 from fpga_pool.model.messages.requests import Page, UsagePage
 from fpga_pool.model.objects.quotas import QuotaLimits
 
@@ -70,6 +70,28 @@ def test_an_operator_returns_a_project_to_the_default(running):
         running.create(agent, "sha256")
     assert running.api.unset_quota("p").resources[0].default
     running.create(agent, "sha256")
+
+
+def test_tickets_of_a_project_are_limited_until_they_expire_and_others_have_their_own(bench, jumping_clock, until):
+    bench.clock = jumping_clock
+    running = bench.start(bench.new_service())
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(tickets=3))
+    batch = running.create(agent, "sha256", "sha256")
+    other = running.create(agent, "sha256", project="q")
+    until(lambda: running.states(batch) + running.states(other) == ["WAITING_INPUT"] * 3)
+    jobs = [job.uuid for job in running.jobs(batch)]
+    running.tickets(batch, *jobs)
+    with pytest.raises(QuotaExceeded, match="tickets: 2 requested, 2 of 3 used"):
+        running.tickets(batch, *jobs)
+    with pytest.raises(Conflict):  # what is refused for another reason does not count
+        running.tickets(batch, jobs[0], purpose="fetch")
+    running.tickets(batch, jobs[0])
+    assert used(running)["tickets"] == 3
+    running.tickets(other, running.jobs(other)[0].uuid, project="q")
+    jumping_clock.ahead_s += running.service.settings.token_lifetime_s
+    running.tickets(batch, *jobs)
+    assert used(running)["tickets"] == 2
 
 
 @pytest.mark.parametrize("project", ["", "a b", "x" * 65, "../p"])

@@ -12,9 +12,9 @@ from fpga_pool.model.messages.work import (
 )
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import TaskShape
-from fpga_pool.model.rules.shared.quotas import check_quota, quota_of
+from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota, quota_of
 
-NOTHING = dict.fromkeys(Resource, 0)
+NOTHING = dict.fromkeys(set(Resource) - {Resource.REQUESTS_PER_S}, 0)
 WHO = {"uuid": "u", "project_id": "p", "user_id": "u"}
 SENT = {"uuid": "j", "requester": "r"}
 
@@ -48,7 +48,18 @@ def test_a_limit_of_its_own_goes_before_the_default_also_where_it_is_zero():
         ("input_bytes", UNLIMITED, True, 0),
         ("task_slots", 6, True, 2),
         ("gang_processors", UNLIMITED, True, 0),
+        ("tickets", UNLIMITED, True, 0),
+        ("requests_per_s", UNLIMITED, True, None),
     ]
+
+
+def test_tickets_count_until_they_expire_whoever_has_others():
+    tickets = ValidTickets()
+    tickets.add("p", 3, 10.0)
+    tickets.add("q", 5, 11.0)
+    tickets.add("p", 4, 12.0)
+    assert [tickets.of("p", now_s) for now_s in (9.0, 10.0, 11.9, 12.0)] == [7, 4, 4, 0]
+    assert tickets.of("q", 12.0) == 0
 
 
 def test_each_kind_of_work_says_what_it_adds():

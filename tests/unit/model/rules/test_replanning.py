@@ -11,7 +11,7 @@ from fpga_pool.model.messages.agents import ObservedJob
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.rules.batch.family import BatchFamily, ReplanTrigger
-from fpga_pool.model.rules.shared.changes import admit_flow
+from fpga_pool.model.rules.shared.changes import shape_flow
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -157,7 +157,7 @@ def moving(pool):
     pool.submit(BatchRequest(uuid="b", project_id="p", user_id="u", name="", policy="", jobs=(job,)))
     (job,) = pool.plan()
     with pool.tx() as tx:
-        assert admit_flow(tx, tx.job(job.uuid), "192.0.2.1", 5000)
+        shape_flow(tx, tx.job(job.uuid), "192.0.2.1:5000")
     pool.now_s = job.dispatched_at + 0.9
     pool.sent()
     return pool, pool.job(job.uuid)

@@ -1,0 +1,82 @@
+"""How often each project may ask: requests beyond its quota of requests per second are refused for a moment."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fpga_pool.model.allowance import Allowance
+from fpga_pool.model.exceptions import TooManyRequests
+from fpga_pool.model.objects.quotas import UNLIMITED, Quota, Resource
+
+#: Requests of so many seconds may come at once.
+BURST_S = 5.0
+#: A quota that was changed is in force here so much later, at most.
+REFRESH_S = 30.0
+#: Projects that are remembered: those that asked last.
+_PROJECTS = 4096
+
+
+@dataclass(slots=True)
+class _Project:
+    limit: int | None
+    #: None = no limit, or 0.
+    allowance: Allowance | None
+    #: When its limit was asked for, on the monotonic clock.
+    asked_s: float
+
+
+class RequestRates:
+    """Counts the requests of each project; threads share it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: The one that asked last is the last.
+        self._projects: OrderedDict[str, _Project] = OrderedDict()
+
+    def take(self, project_id: str, quota: Callable[[str], Quota]) -> None:
+        """Count one request; TooManyRequests if the project's quota, which is asked for now and then, allows none now.
+
+        Errors of `quota` are raised: who answers it answers the requests, too.
+        """
+        found = quota(project_id) if self._is_due(project_id) else None
+        with self._lock:
+            project = self._projects.get(project_id) if found is None else self._noted(project_id, _limit(found))
+            if project is None:  # forgotten just now
+                return
+            if project.limit == 0:
+                raise TooManyRequests(f"project {project_id} may send no requests: its quota is 0", REFRESH_S)
+            if project.allowance is not None and not project.allowance.take(self._clock()):
+                raise TooManyRequests(
+                    f"project {project_id} sends more than {project.limit} requests per second",
+                    project.allowance.wait_s(),
+                )
+
+    def _is_due(self, project_id: str) -> bool:
+        """Return whether to ask for the limit of a project; other requests go on by the last one meanwhile."""
+        with self._lock:
+            project = self._projects.get(project_id)
+            if project is None:
+                return True
+            self._projects.move_to_end(project_id)
+            due = self._clock() - project.asked_s >= REFRESH_S
+            if due:
+                project.asked_s = self._clock()
+            return due
+
+    def _noted(self, project_id: str, limit: int | None) -> _Project:
+        known = self._projects.get(project_id)
+        if known is not None and known.limit == limit:
+            return known
+        allowance = Allowance(at_once=BURST_S * limit, per_s=limit) if limit else None
+        self._projects[project_id] = noted = _Project(limit, allowance, self._clock())
+        while len(self._projects) > _PROJECTS:
+            self._projects.popitem(last=False)
+        return noted
+
+
+def _limit(quota: Quota) -> int | None:
+    limit = next(one.limit for one in quota.resources if one.resource == Resource.REQUESTS_PER_S)
+    return None if limit == UNLIMITED else limit

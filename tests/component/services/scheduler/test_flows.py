@@ -1,0 +1,58 @@
+"""Streams between tenants' clients and responders: the scheduler limits none by what a client says alone."""
+
+import pytest
+
+from fpga_pool.model.messages.agents import FlowSeen, ShapeFlow
+from fpga_pool.model.values import changed
+from fpga_pool.transfer.tokens import verify
+
+
+@pytest.fixture
+def requester(running, new_agent, clock):
+    """A host without slots that limits what leaves it."""
+    agent = new_agent()
+    running.api.heartbeat(changed(agent.heartbeat(clock()), slots=(), egress_driver="tc"))
+    return agent
+
+
+@pytest.fixture
+def waiting(running, requester, until):
+    """A job whose input of a megabyte is to be sent to another host, and its batch."""
+    running.host()
+    batch = running.create(requester, "sha256", input_bytes=1_000_000)
+    until(lambda: running.states(batch) == ["WAITING_INPUT"])
+    return batch, running.jobs(batch)[0]
+
+
+def shaped(running, requester):
+    """What was, or will be, said to the requester's host about streams."""
+    commands = [*requester.commands, *running.waiting()]
+    return {
+        (command.action.job, command.action.source_address, command.action.source_port)
+        for command in commands
+        if isinstance(command.action, ShapeFlow)
+    }
+
+
+def test_a_source_that_a_client_claims_is_not_limited_until_the_responder_has_seen_it(
+    running, requester, waiting, until, clock
+):
+    batch, job = waiting
+    (ticket,) = running.tickets(batch, job.uuid)
+    # Another tenant may send from there.
+    assert shaped(running, requester) == set()
+    assert ticket.shaped
+    grant = verify(ticket.token, [running.key.public_key()], job.host, clock())
+    assert grant.source == "192.0.2.9:5"
+    report = FlowSeen(job=job.uuid, attempt=1, at=clock(), source_address="192.0.2.9", source_port=5)
+    running.api.report(job.host, job.host, [(next(running.numbers), report)])
+    until(lambda: requester.commands)
+    assert shaped(running, requester) == {(job.uuid, "192.0.2.9", 5)}
+
+
+def test_a_fetch_names_no_source(running, waiting, clock):
+    batch, job = waiting
+    running.report(job, "staged")
+    (ticket,) = running.tickets(batch, job.uuid, purpose="fetch")
+    assert not ticket.shaped
+    assert verify(ticket.token, [running.key.public_key()], job.host, clock()).source == ""

@@ -1,0 +1,50 @@
+"""Where a stream comes from: as its token says, or not."""
+
+import io
+
+import pytest
+
+from fpga_pool.transfer.tokens import source_of
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("192.0.2.1", "192.0.2.1:5"),
+        ("::ffff:192.0.2.1", "192.0.2.1:5"),  # as a socket for both families shows it
+        ("2001:DB8:0::1", "2001:db8::1:5"),
+        ("fe80::1%eth0", "fe80::1:5"),
+    ],
+)
+def test_both_ends_call_a_source_the_same(address, source):
+    assert source_of(address, 5) == source
+
+
+def send(bench, source_or_none, **changes):
+    """Send three bytes with a token of this source, or else of the true one; return what the server answered."""
+    accepted = []
+    with bench.connect() as connection:
+        source = source_or_none or source_of(connection.source_address, connection.source_port)
+        token = bench.token(3, source=source, **changes)
+        connection.send(token, io.BytesIO(b"abc"), 3, on_accept=accepted.append)
+    return accepted[0].shaped, source
+
+
+def test_the_agent_hears_of_a_stream_that_comes_from_the_source_of_its_token(bench):
+    shaped, source = send(bench, None)
+    assert shaped
+    assert bench.agent.seen_sources == [("job-1", source)]
+
+
+@pytest.mark.parametrize("claimed", ["192.0.2.7:40000", "127.0.0.1:1", "nonsense"])
+def test_a_claim_of_another_ones_source_is_not_passed_on_and_the_client_is_told(bench, claimed):
+    assert send(bench, claimed) == (False, claimed)
+    assert bench.agent.seen_sources == []
+    assert bench.agent.staged_inputs.keys() == {"job-1"}
+
+
+def test_a_stream_that_nobody_holds_is_not_reported(bench):
+    accepted = []
+    with bench.connect() as connection:
+        connection.send(bench.token(3), io.BytesIO(b"abc"), 3, on_accept=accepted.append)
+    assert (accepted[0].shaped, bench.agent.seen_sources) == (False, [])
