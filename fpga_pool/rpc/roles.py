@@ -24,7 +24,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     ),
     "source_tickets": _AGENT,
     **dict.fromkeys(
-        ["create_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch", "tickets"],
+        ["create_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch", "tickets", "events"],
         _API,
     ),
     **dict.fromkeys(["create_gang", "gangs", "gang", "cancel_gang"], _API),

@@ -39,7 +39,13 @@ from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, QuotaRequests, TaskRequests
+from fpga_pool.services.scheduler.requests import (
+    EventRequests,
+    GangRequests,
+    PipelineRequests,
+    QuotaRequests,
+    TaskRequests,
+)
 from fpga_pool.services.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +59,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
+class SchedulerEndpoint(EventRequests, GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET

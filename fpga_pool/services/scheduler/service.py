@@ -23,6 +23,7 @@ from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
@@ -158,6 +159,7 @@ class SchedulerService:
         """
         project_id, amounts = request.project_id, request.amounts
         with self.store.admission() as tx:
+            tx.request_id = causing_request()
             limits = lock_limits(tx.connection, project_id).over(self.settings.quotas)
             try:
                 check_quota(project_id, limits, used(tx.connection, project_id, amounts), amounts)
