@@ -6,6 +6,7 @@ classes of the pool (`model.rest`), so a field of an object is declared there an
 
 import base64
 import json
+import operator
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from fpga_pool.model.messages.requests import (
     BatchDetail,
     Calibration,
     CalibrationQuery,
+    EventQuery,
     FunctionInfo,
     GangDetail,
     HostQuery,
@@ -49,6 +51,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
@@ -102,7 +105,7 @@ def _list(
     def list_page(call: Call) -> dict[str, Any]:
         page = _page(call.query, states)
         found = getattr(scheduler(), nouns)(page)
-        return {nouns: [show(one) for one in found], "links": _links(path, page, found)}
+        return {nouns: [show(one) for one in found], "links": _links(path, page.limit, found, _key)}
 
     answer = {nouns: [listed], "links": [dict[str, str]]}
     return Operation(method="GET", path=path, name=f"list_{nouns}", persona=persona, handle=list_page, query=query,
@@ -131,13 +134,20 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     )
 
 
-def _links(path: str, page: Page, found: Sequence[Any]) -> list[dict[str, str]]:
+def _links(
+    path: str, limit: int | None, found: Sequence[Any], marker_of: Callable[[Any], object]
+) -> list[dict[str, str]]:
     """Return the link to the next page; none after a page that is not full."""
-    if page.limit is None or len(found) < page.limit:
+    if limit is None or len(found) < limit:
         return []
-    last = found[-1].uuid if hasattr(found[-1], "project_id") else found[-1].name
     parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
-    return [{"rel": "next", "href": f"{path}?{urlencode([*parameters, ('limit', page.limit), ('marker', last)])}"}]
+    parameters += [("limit", str(limit)), ("marker", str(marker_of(found[-1])))]
+    return [{"rel": "next", "href": f"{path}?{urlencode(parameters)}"}]
+
+
+def _key(listed: Any) -> str:
+    key: str = listed.uuid if hasattr(listed, "project_id") else listed.name
+    return key
 
 
 def _state(states: type[StrEnum], text: str) -> StrEnum:
@@ -145,6 +155,28 @@ def _state(states: type[StrEnum], text: str) -> StrEnum:
         return states(text.upper())
     except ValueError:
         raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
+
+
+def _events(noun: str, path: str, of: Persona) -> Operation:
+    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them."""
+
+    def list_events(call: Call) -> dict[str, Any]:
+        query: EventQuery = call.query
+        found = scheduler().events(noun, tenant().project_id, call.uuid)
+        if query.sort.endswith(":desc"):
+            found.reverse()
+        if query.marker is not None:
+            # By its number: meanwhile the event itself may be forgotten.
+            after = operator.lt if query.sort.endswith(":desc") else operator.gt
+            found = [event for event in found if after(event.number, query.marker)]
+        found = found[: query.limit]
+        links = _links(request.path, query.limit, found, lambda event: event.number)
+        return {"events": [show(event) for event in found], "links": links}
+
+    return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
+                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes), handle=list_events, query=EventQuery,
+                     summary=f"List what happened to a {noun}, newest first, a page at a time.",
+                     answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
 
 
 # ---- Batches, gangs and tasks: alike
@@ -178,6 +210,7 @@ def _family(
                   summary=f"Create a {noun}; once this is answered it will not be lost.", answer={noun: listed}),
         Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
                   summary=f"Show a {noun}, with its history.", answer={noun: shown}),
+        _events(noun, one, READER),
         Operation(method="DELETE", path=one, name=f"cancel_{noun}", persona=MEMBER,
                   handle=cancel, noun=noun, status=202,
                   summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
@@ -339,18 +372,21 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},
               handle=lambda call: {"job": show(scheduler().job(tenant().project_id, call.uuid), detail=True)},
               summary="Show a job, with its history."),
+    _events("job", "/v1/jobs/<uuid>", READER),
     _list("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",
               handle=lambda call: {"slot": show(scheduler().slot(call.uuid), detail=True)}, answer={"slot": Slot},
               noun="slot"),
+    _events("slot", "/v1/slots/<uuid>", INSPECTOR),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
     _list("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
-    Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE, summary="Show a host.",
-              handle=_show_host, answer={"host": Host}, noun="host"),
+    Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
+              summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
+    _events("host", "/v1/hosts/<name>", CATALOGUE),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
               answer={"services": [Service]},
               handle=lambda _: {"services": [show(one) for one in scheduler().services()]},

@@ -30,6 +30,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
@@ -38,7 +39,7 @@ from fpga_pool.model.rest import date
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed.
-Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host)
+Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host, HistoryEntry)
 
 _PAGE = 1000
 #: Between the tries to create a batch, a gang or a task: the first pause doubles up to the longest.
@@ -146,17 +147,25 @@ class PoolApi:
         """Return one job, with its history."""
         return read(Job, self._http.call("GET", f"/v1/jobs/{_segment(uuid)}"), "job")
 
-    def _list(self, kind: type[Listed], name: str, limit: int | None, filters: Mapping[str, Any]) -> list[Listed]:
+    def events(
+        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[NameFilters]
+    ) -> list[HistoryEntry]:
+        """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
+        return self._list(HistoryEntry, "events", limit, filters, f"{_segment(nouns)}/{_segment(name)}/events")
+
+    def _list(
+        self, kind: type[Listed], name: str, limit: int | None, filters: Mapping[str, Any], path: str = ""
+    ) -> list[Listed]:
         """Return things of a kind, page by page."""
         found: list[Listed] = []
         params = {key: date(value) if key == "since" else value for key, value in filters.items() if value is not None}
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
-            answer = self._http.call("GET", f"/v1/{name}", params=params)
+            answer = self._http.call("GET", f"/v1/{path or name}", params=params)
             found += read_all(kind, answer, name)
             if not any(link.get("rel") == "next" for link in answer.get("links", ())):
                 break
-            params["marker"] = found[-1].name if isinstance(found[-1], Slot | Host) else found[-1].uuid
+            params["marker"] = _marker(found[-1])
         return found
 
     def batch(self, uuid: str) -> Batch:
@@ -392,6 +401,12 @@ def _pauses_s(patience_s: float) -> Iterator[float]:
     while paused_s < patience_s:
         yield pause_s
         paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _marker(last: Listed) -> str | int:
+    if isinstance(last, HistoryEntry):
+        return last.number
+    return last.name if isinstance(last, Slot | Host) else last.uuid
 
 
 def _segment(text: str) -> str:

@@ -84,7 +84,11 @@ def draw_gantt(
 
 def loads(slot: Slot) -> list[tuple[float, float]]:
     """Return begin and end of each completed load in the history of a slot, in seconds since the epoch."""
-    return [(entry.at, following.at) for entry, following in pairwise(slot.history) if entry.after == SlotState.LOADING]
+    return [
+        (entry.at, following.at)
+        for entry, following in pairwise(slot.history)
+        if entry.after == SlotState.LOADING and following.number == entry.number + 1  # none was forgotten in between
+    ]
 
 
 #: Colour and hatch of loads.

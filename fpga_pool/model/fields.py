@@ -79,6 +79,8 @@ Rate = Annotated[float, Meta(ge=0, description="bits per second")]
 #: Why something failed, in words for people; longer texts are cut by their sender (`short_reason`).
 _LONGEST_REASON = 4096
 Reason = Annotated[str, Meta(max_length=_LONGEST_REASON, description=f"at most {_LONGEST_REASON} characters")]
+#: Id of a request to the API, as oslo.middleware makes them; "" = of no request.
+RequestId = Annotated[str, Meta(pattern=r"^(req-[0-9A-Za-z-]{1,60})?\Z", description="the id of a request, or nothing")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 digest")]
 
 

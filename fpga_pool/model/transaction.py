@@ -52,6 +52,9 @@ class Transaction(Protocol):
     single named object does not exist.
     """
 
+    #: The request on whose behalf changes are made; "" = none.  Events and commands carry it from then on.
+    request_id: str
+
     @property
     def shard(self) -> Shard:
         """The shard as this transaction found it; its epoch fences commands and commits."""

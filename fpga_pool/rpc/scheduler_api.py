@@ -28,6 +28,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
@@ -233,6 +234,12 @@ class SchedulerAPI:
     def cancel_pipeline(self, project_id: str, uuid: str) -> Batch:
         """Ask for the end of a pipeline."""
         return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid)
+
+    # Events
+
+    def events(self, noun: str, project_id: str, name: str) -> list[HistoryEntry]:
+        """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
+        return self._call(list[HistoryEntry], "events", noun=noun, project_id=project_id, name=name)
 
     # Quotas
 

@@ -42,6 +42,9 @@ def key_of(thing: Stored) -> str:
 class MemoryTransaction:
     """One transaction; what it does is undone if it fails."""
 
+    #: A simulation has no requests.
+    request_id = ""
+
     def __init__(self, store: "MemoryStore", shard: Shard) -> None:
         self._store = store
         self._shard = shard

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
+from fpga_pool.model.objects.history import caused_by
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
@@ -40,6 +41,8 @@ class SqlTransaction(Reads):
 
     `add` looks before it writes, so that a refused one leaves the transaction usable.
     """
+
+    request_id = ""
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         super().__init__(connection, shard.name)
@@ -76,6 +79,8 @@ class SqlTransaction(Reads):
         if not things:
             return  # to flush no class is to flush all
         self.flush({type(thing) for thing in things})  # whose unique places may have become free
+        if self.request_id:
+            things = tuple(caused_by(self.request_id, thing) for thing in things)
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
@@ -101,6 +106,8 @@ class SqlTransaction(Reads):
                 f"{called(cls, key)}: changed concurrently (generation {known.generation}, expected "
                 f"{thing.generation}); read it again and retry"
             )
+        if self.request_id:
+            thing = caused_by(self.request_id, thing, known)
         published = CHANGES_ARE_ASKED_FOR.get(cls)
         if published is not None and (
             not published or any(getattr(known, name) != getattr(thing, name) for name in published)
@@ -121,7 +128,7 @@ class SqlTransaction(Reads):
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
-        self._commands.append(command)
+        self._commands.append(changed(command, request_id=self.request_id) if self.request_id else command)
 
     def drop_commands(self, host: str) -> None:
         """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""

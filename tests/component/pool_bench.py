@@ -40,6 +40,7 @@ from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared.events import events_of
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
@@ -443,6 +444,10 @@ class PoolBench:
 
     def cancel_pipeline(self, project_id, uuid):
         return self.cancel_batch(project_id, uuid)
+
+    def events(self, noun, project_id, name):
+        with self._answering("events"):
+            return list(events_of(self.tx, noun, self._slot(name).name if noun == "slot" else name, project_id))
 
     def quota(self, project_id):
         with self._answering("quota"):

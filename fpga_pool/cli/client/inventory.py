@@ -15,6 +15,7 @@ from fpga_pool.cli.client.base import (
     Table,
     Words,
 )
+from fpga_pool.client import Client
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects.pool import Host, Slot
 
@@ -155,6 +156,14 @@ class ListSlots(Pages, LongLister):
         return list_slots(self.client.slots(**self.filters(parsed_args)))
 
 
+def slot_uuid(client: Client, wanted: str) -> str:
+    """Return the uuid of the slot with this name or uuid."""
+    for slot in client.slots():
+        if wanted in (slot.name, slot.uuid):
+            return slot.uuid
+    raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` shows all")
+
+
 class _OneSlot(PoolShowOne):
     """A command on one slot."""
 
@@ -163,13 +172,6 @@ class _OneSlot(PoolShowOne):
         parser = super().get_parser(prog_name)
         parser.add_argument("slot", metavar="SLOT", help="name (host/card/region) or uuid of the slot")
         return parser
-
-    def uuid_of(self, wanted: str) -> str:
-        """Return the uuid of the slot with this name or uuid."""
-        for slot in self.client.slots():
-            if wanted in (slot.name, slot.uuid):
-                return slot.uuid
-        raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` shows all")
 
 
 class Drain(_OneSlot):
@@ -183,7 +185,7 @@ class Drain(_OneSlot):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
-        return _COLUMNS, _row(self.client.drain(self.uuid_of(parsed_args.slot), parsed_args.reason))
+        return _COLUMNS, _row(self.client.drain(slot_uuid(self.client, parsed_args.slot), parsed_args.reason))
 
 
 class Resume(_OneSlot):
@@ -191,7 +193,7 @@ class Resume(_OneSlot):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
-        return _COLUMNS, _row(self.client.resume(self.uuid_of(parsed_args.slot)))
+        return _COLUMNS, _row(self.client.resume(slot_uuid(self.client, parsed_args.slot)))
 
 
 def list_slots(slots: Sequence[Slot]) -> Table:

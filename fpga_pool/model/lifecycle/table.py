@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.agents import Action
-from fpga_pool.model.objects.pool import HISTORY_LENGTH, HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry, with_event
 from fpga_pool.model.values import changed
 
 
@@ -56,8 +56,11 @@ class Table(Generic[LivingT]):
         if rule is None:
             raise InvalidTransition(self._complaint(thing, event))
         after, actions = rule(thing, event, now_s)
-        entry = HistoryEntry(now_s, type(event).__name__, str(thing.state), str(after.state))
-        return changed(after, history=(*thing.history, entry)[-HISTORY_LENGTH:]), actions
+        # Reports of agents say it in a `message`.
+        reason = getattr(event, "reason", "") or getattr(event, "message", "")
+        name = type(event).__name__
+        history = with_event(thing.history, now_s, name, str(thing.state), str(after.state), reason)
+        return changed(after, history=history), actions
 
     def _complaint(self, thing: LivingT, event: object) -> str:
         name = getattr(thing, self._called_by)

@@ -22,6 +22,7 @@ from fpga_pool.model.fields import (
     Rate,
     Reason,
     ReportedMoment,
+    RequestId,
     Sha256,
     Share,
     Text,
@@ -169,6 +170,8 @@ class Command(Message, frozen=True, kw_only=True):
     slot: Text
     #: Position among the slot's commands.
     sequence: Count
+    #: Request that caused it; for log lines alone.
+    request_id: RequestId = ""
     action: Action
 
     @property

@@ -9,6 +9,7 @@ from msgspec import Meta, field
 
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import (
+    Count,
     Flat,
     Limit,
     Moment,
@@ -359,6 +360,15 @@ class HostQuery(NameQuery, frozen=True, kw_only=True):
     """Which hosts are wanted."""
 
     alive: bool | None = None
+
+
+class EventQuery(Message, frozen=True, kw_only=True):
+    """Which part of the events of an object is wanted."""
+
+    sort: Annotated[str, Meta(pattern=r"^at(:asc|:desc)?\Z", description="at:asc or at:desc")] = "at:desc"
+    limit: Limit1000 = 100
+    #: Number of the last event of the page before; None = the first page.
+    marker: Count | None = None
 
 
 class JobQuery(Message, frozen=True, kw_only=True):

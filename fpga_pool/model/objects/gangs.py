@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from fpga_pool.model.fields import Detail, Internal, Moment, Number
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.objects.pool import DEFAULT_SHARD, SLOT_NAMESPACE, HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import DEFAULT_SHARD, SLOT_NAMESPACE
 
 #: What an image may be called, and how long a command for it may be: it has to fit in a table of the firmware.
 LONGEST_IMAGE, LONGEST_COMMAND = 64, 1000

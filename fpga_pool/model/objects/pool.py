@@ -1,8 +1,8 @@
 """The pool's objects as frozen values: what the database stores and what the transition tables change.
 
 Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
-job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: the
-last transitions, oldest first, which every InvalidTransition quotes.
+job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: its
+events, oldest first, which every InvalidTransition quotes.
 """
 
 import uuid
@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number
+from fpga_pool.model.objects.history import HistoryEntry
 
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
@@ -24,9 +25,6 @@ CPU = "cpu"
 
 #: What stands for the policy in a batch whose jobs depend on each other: it is neither planned nor online.
 PIPELINE_POLICY = "pipeline"
-
-#: How many transitions an object remembers.
-HISTORY_LENGTH = 24
 
 
 class BatchState(StrEnum):
@@ -93,15 +91,6 @@ class LeaseKind(StrEnum):
 ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING})
 #: Jobs that will not compute any more.
 ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
-
-
-class HistoryEntry(Message, frozen=True):
-    """One transition, as it happened."""
-
-    at: Moment
-    event: str
-    before: str
-    after: str
 
 
 class RateSegment(Message, frozen=True):
@@ -297,6 +286,7 @@ class Host:
     #: Name of its provider in Placement; "" = that of the host.
     node: Internal[str] = ""
     generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

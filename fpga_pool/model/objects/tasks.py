@@ -15,7 +15,8 @@ from msgspec import Meta
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Detail, Internal, Moment, Seconds
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects.pool import DEFAULT_SHARD, HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import DEFAULT_SHARD
 
 #: No task is wider: sets of slots are searched as the bits of one integer.
 MOST_SLOTS = 62

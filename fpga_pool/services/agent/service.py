@@ -30,6 +30,7 @@ from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.gatherer import Gatherer
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.metrics import agent_samples
+from fpga_pool.services.agent.outcomes import note_outcomes
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
@@ -199,10 +200,7 @@ class AgentService:
         StaleEpoch if a later owner of the shard is known.
         """
         outcomes = self.jobs.execute(shard, epoch, commands, [self._elsewhere(command) for command in commands])
-        for outcome in outcomes:
-            if outcome.outcome != "accepted":
-                self.refusals.note(f"fpga_pool.command_{outcome.outcome}")
-                LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "already done")
+        note_outcomes(self.settings.host, commands, outcomes, self.refusals)
         if self._ganging is not None:
             self._ganging.wake()
         return outcomes

@@ -38,6 +38,7 @@ from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import (
     BatchRequests,
+    EventRequests,
     GangRequests,
     PipelineRequests,
     QuotaRequests,
@@ -57,7 +58,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(BatchRequests, GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
+class SchedulerEndpoint(BatchRequests, EventRequests, GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET

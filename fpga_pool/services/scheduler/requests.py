@@ -1,4 +1,4 @@
-"""Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for work, and on quotas and events, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
@@ -27,11 +28,13 @@ from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.shared.events import events_of
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
+from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.quotas import quota, set_limits, unset_limits, usage
@@ -154,6 +157,7 @@ class PipelineRequests:
         """Ask for the end of a batch in each of its shards."""
         service = self._service
         with service.store.admission() as tx:
+            tx.request_id = causing_request()
             cancel_batch(tx, uuid, project_id, service.clock())
             shards = {job.shard for job in tx.batch_jobs(uuid)}
         for shard in sorted(shards):
@@ -222,6 +226,19 @@ class TaskRequests:
         LOG.info("task %s: cancellation requested", uuid)
         service.work_arrived()
         return task
+
+
+class EventRequests:
+    """Answers what happened to an object."""
+
+    _service: SchedulerService
+
+    @answers
+    def events(self, context: Context, noun: str, project_id: str, name: str) -> Sequence[HistoryEntry]:
+        with self._service.store.reading() as tx:
+            if noun == "slot":
+                name = tx.slot_by_uuid(name).name
+            return events_of(tx, noun, name, project_id)
 
 
 class QuotaRequests:

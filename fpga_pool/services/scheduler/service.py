@@ -28,6 +28,7 @@ from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
@@ -178,6 +179,7 @@ class SchedulerService:
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
         """
         with self.store.admission() as tx:
+            tx.request_id = causing_request()
             self._check_quota(tx, kind, request, lock_limits(tx.connection, request.project_id))
             yield tx
 

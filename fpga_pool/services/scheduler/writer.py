@@ -4,11 +4,12 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fpga_pool.model.exceptions import Contended, ServiceUnavailable
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.rpc.tracing import causing_request
 
 LOG = logging.getLogger(__name__)
 
@@ -23,9 +24,16 @@ ATTEMPTS = 5
 @dataclass(slots=True)
 class _Request:
     work: Callable[[Transaction], Any]
+    #: That of the thread that waits for it: another one may carry it out.
+    id: str = field(default_factory=causing_request)
     done: bool = False
     answer: Any = None
     error: BaseException | None = None
+
+    def carry_out(self, tx: Transaction) -> Any:
+        """Return the answer; what is changed has this request as its cause."""
+        tx.request_id = self.id
+        return self.work(tx)
 
 
 class ShardWriter:
@@ -71,7 +79,7 @@ class ShardWriter:
         answers: list[Any] = []
         try:
             with self._begin() as tx:
-                answers += (request.work(tx) for request in group)
+                answers += (request.carry_out(tx) for request in group)
         except BaseException as error:
             # An interrupted commit may have taken place: nothing is done a second time.
             interrupted = len(answers) == len(group) and not isinstance(error, Exception)
@@ -89,7 +97,7 @@ class ShardWriter:
         for _ in range(ATTEMPTS):
             try:
                 with self._begin() as tx:
-                    answer = request.work(tx)
+                    answer = request.carry_out(tx)
             except Contended as error:
                 request.error = error
             except BaseException as error:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, ProcessState
-from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, Lease, LeaseState, Slot, SlotState
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import Batch, Job, Lease, LeaseState, Slot, SlotState
 from fpga_pool.model.objects.tasks import Task
 
 #: What an object is called in a record.

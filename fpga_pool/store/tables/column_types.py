@@ -45,7 +45,10 @@ class Limit(TypeDecorator[float]):
 
 
 class Records(TypeDecorator[tuple[Any, ...]]):
-    """A tuple of records (a flat dataclass) as a JSON list of lists, one per record."""
+    """A tuple of records (a flat dataclass) as a JSON list of lists, one per record.
+
+    Empty texts at the end of a record, which must be the defaults of their fields, are left out.
+    """
 
     impl = LongText
     cache_ok = True
@@ -58,13 +61,19 @@ class Records(TypeDecorator[tuple[Any, ...]]):
 
     def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> str:
         """Write the records."""
-        return _compact([self._values(record) for record in value]) if value else "[]"
+        return _compact([_shortest(self._values(record)) for record in value]) if value else "[]"
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
         """Read the records."""
         if not value or value == "[]":
             return ()
         return tuple(starmap(self.record, _read_json(value)))
+
+
+def _shortest(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    while values[-1] == "":
+        values = values[:-1]
+    return values
 
 
 class Texts(TypeDecorator[tuple[str, ...]]):

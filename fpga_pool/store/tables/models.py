@@ -12,9 +12,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import (
     BatchState,
-    HistoryEntry,
     JobState,
     LeaseKind,
     LeaseState,
@@ -30,7 +30,10 @@ Name = Annotated[str, mapped_column(String(255))]
 Words = Annotated[str, mapped_column(LongText)]
 Rate = Annotated[float, mapped_column(Limit, nullable=True)]
 Segments = Annotated[tuple[RateSegment, ...], mapped_column(Records(RateSegment, "begin_s", "end_s", "bps"))]
-History = Annotated[tuple[HistoryEntry, ...], mapped_column(Records(HistoryEntry, "at", "event", "before", "after"))]
+History = Annotated[
+    tuple[HistoryEntry, ...],
+    mapped_column(Records(HistoryEntry, "at", "event", "before", "after", "number", "reason", "request_id")),
+]
 
 #: MariaDB: rows are transactional, and names differ by case as they do everywhere else.
 TABLE_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
@@ -141,6 +144,7 @@ class HostRow(Versioned, Base):
     refused_commands: Mapped[int]
     refused_messages: Mapped[int]
     node: Mapped[Name]
+    history: Mapped[History]
     #: Generation of the shard in which last changed what others plan by: not with every heartbeat.
     changed_in: Mapped[int]
 
@@ -300,6 +304,7 @@ class CommandRow(Base):
     host: Mapped[Name] = mapped_column(index=True)
     slot: Mapped[Name]
     sequence: Mapped[int]
+    request_id: Mapped[Word]
     action: Mapped[Action] = mapped_column(ActionText)
 
 

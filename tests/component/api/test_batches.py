@@ -121,7 +121,8 @@ def test_show_tells_the_history_and_dates_in_utc(api, created):
     batch = api.get(f"/v1/batches/{created['uuid']}").json["batch"]
     assert batch["name"] == "first"
     assert batch["created_at"].endswith("+00:00")
-    assert batch["history"] == []
+    (created,) = batch["history"]
+    assert (created["event"], created["at"], created["after"]) == ("Created", batch["created_at"], "PENDING")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -23,7 +23,8 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
     assert shown["pending_reason"] == "it would delay a gang ahead of it in the queue"
     assert shown["expected_at"] >= shown["created_at"]
     assert (shown["image"], shown["command"]) == ("", "")
-    assert shown["process_list"] == shown["migration_list"] == shown["history"] == []
+    assert shown["process_list"] == shown["migration_list"] == []
+    assert [(event["event"], event["after"]) for event in shown["history"]] == [("Created", "QUEUED")]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ ALLOWED = {
     **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in NOUNS},
     **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
     **{f"show_{noun}": OWN for noun in (*NOUNS, "job")},
+    **{f"list_{noun}_events": OWN for noun in (*NOUNS, "job")},
+    "list_slot_events": INSPECT,
+    "list_host_events": CATALOGUE,
     "create_tickets": USE,
     "plan_batch": USE,
     "confirm_results": USE,
@@ -106,7 +109,7 @@ def api(pool, keystone, configuration):
 
 
 def call(api, operation, who, uuid):
-    name = {"show_host": "node-1", "show_function": "sha256"}.get(operation.name, uuid)
+    name = {"show_host": "node-1", "list_host_events": "node-1", "show_function": "sha256"}.get(operation.name, uuid)
     path = operation.path.replace("<uuid>", uuid).replace("<name>", name)
     body = BODIES.get(operation.name)
     if operation.name == "create_tickets":
@@ -168,12 +171,32 @@ def test_headers_of_identity_from_outside_are_not_believed(api):
     assert api.get("/v1/slots", headers={"X-Identity-Status": "Confirmed", "X-Roles": "admin"}).status_code == 401
 
 
-def test_a_policy_file_overrides_a_rule(pool, keystone, configuration, tmp_path):
-    (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "role:reader"\n')
-    with (tmp_path / "fpga_pool.conf").open("a") as file:
-        file.write(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
-    configuration.reload_config_files()
-    api = Client(make_application(configuration, pool, keystone=True))
+@pytest.fixture
+def api_with_rule(pool, keystone, configuration, tmp_path):
+    """The API with one rule of a policy file."""
+
+    def make(rule):
+        (tmp_path / "policy.yaml").write_text(f"{rule}\n")
+        with (tmp_path / "fpga_pool.conf").open("a") as file:
+            file.write(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
+        configuration.reload_config_files()
+        return Client(make_application(configuration, pool, keystone=True))
+
+    return make
+
+
+def test_who_may_not_read_an_object_may_not_read_its_events(api_with_rule):
+    api = api_with_rule('"fpga_pool:show_host": "role:admin"')
+    statuses = [
+        api.get(path, headers={"X-Auth-Token": who}).status_code
+        for who in ("reader", "admin")
+        for path in ("/v1/hosts/node-1", "/v1/hosts/node-1/events")
+    ]
+    assert statuses == [403, 403, 200, 200]
+
+
+def test_a_policy_file_overrides_a_rule(api_with_rule):
+    api = api_with_rule('"fpga_pool:list_slots": "role:reader"')
     assert api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 200
     assert api.patch("/v1/slots/x", json={"drain": True}, headers={"X-Auth-Token": "reader"}).status_code == 403
     # A change is followed, and what was decided before counts for a moment only.

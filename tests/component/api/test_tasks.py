@@ -22,7 +22,8 @@ def test_a_task_that_was_created_is_shown_with_its_shares_which_are_jobs_of_its_
     assert (shown["name"], shown["state"], shown["slots"], shown["topology"]) == ("weather", "QUEUED", 1, "line")
     assert shown["input_bytes"] == 7
     assert [(share["name"], share["state"]) for share in shown["share_list"]] == [("b", "PENDING")]
-    assert shown["slot_list"] == shown["history"] == []
+    assert shown["slot_list"] == []
+    assert [(event["event"], event["after"]) for event in shown["history"]] == [("Created", "QUEUED")]
     assert shown["expected_at"] >= shown["created_at"]
     batch = http.get(f"/v1/batches/{shown['uuid']}").json["batch"]
     assert (batch["policy"], batch["jobs"]) == ("task", 1)

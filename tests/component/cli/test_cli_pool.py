@@ -29,6 +29,19 @@ def test_slot_is_drained_by_name_and_resumed_by_uuid(run, pool):
     assert run("slot", "resume", drained["uuid"], "-f", "json").json["state"] == "EMPTY"
 
 
+def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
+    run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan")
+    rows = run("event", "list", "slot", "node-1/card-0/r0", "-f", "json").json
+    assert [(row["event"], row["before"], row["after"], row["reason"]) for row in rows] == [
+        ("DrainCompleted", "EMPTY", "DRAINED", ""),
+        ("DrainRequested", "EMPTY", "EMPTY", "loud fan"),
+    ]
+    (last,) = run("event", "list", "slot", "node-1/card-0/r0", "--sort", "at:asc", "--marker", 1, "-f", "json").json
+    assert (last["number"], last["event"]) == (2, "DrainCompleted")
+    assert "request_id" in run("event", "list", "slot", "node-1/card-0/r0").out
+    assert run("event", "list", "lease", "x").status == 2
+
+
 def test_unknown_slot_fails_in_one_line(run):
     answer = run("slot", "drain", "node-9")
     assert (answer.status, answer.err.count("\n")) == (1, 1)

@@ -24,7 +24,9 @@ def job(**changes):
 
 
 HIDDEN_OF_SLOTS = {"generation", "sequence", "lease_epoch", "shard", "history"}
-HIDDEN_OF_HOSTS = {"agent_id", "availability_zone", "beat", "egress_driver", "generation", "node", "reported", "shard"}
+HIDDEN_OF_HOSTS = {
+    "agent_id", "availability_zone", "beat", "egress_driver", "generation", "history", "node", "reported", "shard",
+}  # fmt: skip
 
 
 def shown(things, but_for=frozenset()):
@@ -65,7 +67,8 @@ def test_what_the_api_does_not_show_has_no_value(client, name):
 
 def test_stories_are_told_of_one_and_not_of_many(client):
     batch = client.create_batch([job()])
-    assert client.batch(batch.uuid).history == ()
+    assert client.batch(batch.uuid).history == tuple(client.events("batches", batch.uuid))
+    assert [event.event for event in client.events("batches", batch.uuid)] == ["Created"]
     with pytest.raises(AttributeError, match="history of this batch"):
         client.batches()[0].history  # noqa: B018
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from fpga_pool.experiments.charts import draw_gantt, loads
-from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, RateSegment, Slot
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import Batch, Job, RateSegment, Slot
 
 BATCH = Batch(
     uuid="b", project_id="p", user_id="u", name="", policy="ect", jobs=1, created_at=0.0, lower_bound_s=3.0,
@@ -18,9 +19,9 @@ JOB = Job(
 SLOT = Slot(
     name="node/c/s", host="node", card="node/c", region="s", board="demo", kind="small",
     history=(
-        HistoryEntry(at=99.0, event="SlotObserved", before="EMPTY", after="LOADING"),
-        HistoryEntry(at=101.0, event="SlotObserved", before="LOADING", after="READY"),
-        HistoryEntry(at=105.0, event="SlotObserved", before="READY", after="LOADING"),
+        HistoryEntry(at=99.0, event="SlotObserved", before="EMPTY", after="LOADING", number=1),
+        HistoryEntry(at=101.0, event="SlotObserved", before="LOADING", after="READY", number=2),
+        HistoryEntry(at=105.0, event="SlotObserved", before="READY", after="LOADING", number=3),
     ),
 )  # fmt: skip
 
@@ -28,6 +29,10 @@ SLOT = Slot(
 def test_loads_are_those_that_ended():
     assert loads(SLOT) == [(99.0, 101.0)]
     assert loads(replace(SLOT, history=())) == []
+
+
+def test_a_load_whose_end_was_forgotten_is_none():
+    assert loads(replace(SLOT, history=(SLOT.history[0], SLOT.history[2]))) == []
 
 
 def test_chart_names_what_it_shows(tmp_path):

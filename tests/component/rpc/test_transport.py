@@ -13,7 +13,7 @@ from oslo_messaging._drivers import amqpdriver
 
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.roles import Role
-from fpga_pool.rpc.tracing import current_ids
+from fpga_pool.rpc.tracing import causing_request, current_ids
 from fpga_pool.rpc.transport import (
     LOOK_AGAIN_S,
     TARGET,
@@ -35,7 +35,7 @@ class Endpoint:
 
     @answers
     def ids(self, context: dict) -> dict[str, str]:
-        return current_ids()
+        return current_ids() | {"cause": causing_request()}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_what_is_right_is_answered_and_not_counted(call, refusals):
 
 def test_a_call_carries_the_ids_of_its_request(call):
     ids = {"request_id": f"req-{uuid4()}", "global_request_id": f"req-{uuid4()}"}
-    assert call("ids", ids=ids) == ids
+    assert call("ids", ids=ids) == ids | {"cause": ids["request_id"]}
 
 
 def test_a_call_without_a_good_id_gets_one_of_its_own(call):
@@ -84,6 +84,7 @@ def test_a_call_without_a_good_id_gets_one_of_its_own(call):
     assert first["request_id"].startswith("req-")
     assert "\n" not in first["request_id"]
     assert first != second
+    assert first["cause"] == second["cause"] == ""
 
 
 @pytest.mark.parametrize(

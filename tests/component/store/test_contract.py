@@ -6,10 +6,10 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import AssignJob, ReleaseFlow
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import (
     Backlog,
     BatchState,
-    HistoryEntry,
     JobState,
     LeaseState,
     PendingBatch,

@@ -8,7 +8,7 @@ from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.gangs import LaunchProcess
 from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
-from fpga_pool.model.objects.pool import HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry
 
 
 def test_gangs_and_what_is_theirs_read_back_equal(begin, make):

@@ -8,7 +8,8 @@ import pytest
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, JobState, Slot
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 
 
 def of_a(**wanted):

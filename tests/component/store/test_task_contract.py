@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects.pool import HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
 
 

@@ -10,6 +10,7 @@ from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
+from fpga_pool.model.objects.history import created
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
 from fpga_pool.model.rules.shared.admission import emptiest, owned
 from fpga_pool.model.transaction import Transaction
@@ -53,6 +54,7 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: 
         command=request.command,
         expected_s=_expected_s(tx, request, last_runs),
         shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
+        history=created(now_s, GangState.QUEUED),
     )
     tx.add(gang)
     return gang

@@ -6,7 +6,8 @@ from typing import Protocol, TypeVar
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
 from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
-from fpga_pool.model.objects.pool import Batch, Job, Slot
+from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.pool import Batch, BatchState, Job, Slot
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
 #: What is stored as a job.
@@ -36,6 +37,7 @@ def as_stored(
         created_at=now_s,
         jobs=len(requested),
         input_bytes=sum(job.input_bytes for job in requested),
+        history=created(now_s, BatchState.PENDING),
     )
     jobs = [
         Job(

@@ -12,6 +12,7 @@ from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, Stal
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
+from fpga_pool.model.objects.history import created, with_event
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.rules.gang.decisions import give_up_gangs
@@ -27,6 +28,8 @@ from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
+#: States in the history of a host, which has no others.
+_UP, _LOST = "UP", "LOST"
 #: Reason of a faulted slot that its agent no longer reports.
 CARD_GONE = "its card has disappeared"
 
@@ -67,7 +70,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     for observed in heartbeat.slots:
         new = observed.slot not in stored
         if new:
-            tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
+            tx.add(_new_slot(heartbeat.host, tx.shard.name, observed, now_s))
             repairs.append(Repair(observed.slot, "newly discovered"))
         else:
             # Read again: a task that lost another slot has left this one as well, and its agent was notified.
@@ -179,7 +182,8 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
     try:
         host = tx.host(heartbeat.host)
     except NotFound:
-        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, **facts))  # type: ignore[arg-type]
+        history = created(now_s, _UP)
+        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, history=history, **facts))  # type: ignore[arg-type]
         return False
     if heartbeat.agent_id != host.agent_id:
         if host.alive:
@@ -187,11 +191,15 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         facts["reported"] = 0  # a new agent counts from the beginning
     else:
         require_later(heartbeat, host.boot, host.beat)
+    if not host.alive:
+        facts["history"] = with_event(host.history, now_s, "HostReturned", _LOST, _UP)
+    elif heartbeat.boot != host.boot:
+        facts["history"] = with_event(host.history, now_s, "AgentRestarted", _UP, _UP)
     tx.save(replace(host, **facts))  # type: ignore[arg-type]
     return not host.alive
 
 
-def _new_slot(host: str, shard: str, observed: ObservedSlot) -> Slot:
+def _new_slot(host: str, shard: str, observed: ObservedSlot, now_s: float) -> Slot:
     return Slot(
         name=observed.slot,
         host=host,
@@ -203,6 +211,7 @@ def _new_slot(host: str, shard: str, observed: ObservedSlot) -> Slot:
         reason=observed.reason,
         # An agent that outlived its database goes on counting, or it would take new commands for old ones.
         sequence=observed.sequence,
+        history=created(now_s, observed.state),
     )
 
 
@@ -310,7 +319,8 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
 
 def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
     reason = f"no heartbeat for {silent_s:.1f} s"
-    tx.save(replace(host, alive=False))
+    history = with_event(host.history, now_s, HostLost.__name__, _UP, _LOST, reason)
+    tx.save(replace(host, alive=False, history=history))
     for slot in tx.slots(host.name):
         displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
         change_slot(tx, tx.slot(slot.name), HostLost(), now_s)

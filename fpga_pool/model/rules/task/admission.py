@@ -9,8 +9,9 @@ from fpga_pool.model.exceptions import InvalidInput, NoSlotFits
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.messages.work import JobRequest, TaskRequest
+from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
+from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape, TaskState
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
 from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
@@ -62,6 +63,7 @@ def create_task(
         input_bytes=max(share.input_bytes for share in request.shares),
         created_at=now_s,
         shard=shard,
+        history=created(now_s, TaskState.QUEUED),
     )
     batch, jobs = as_stored(request, TASK_POLICY, requested, [shard] * count, now_s)
     tx.add(batch, *jobs, task)

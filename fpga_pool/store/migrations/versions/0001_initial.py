@@ -83,6 +83,7 @@ def _create_hosts() -> None:
         sa.Column("name", NAME, primary_key=True),
         *_columns(WORD, "agent_id", "egress_driver"),
         *_columns(NAME, "data_address", "shard", "availability_zone", "node"),
+        *_columns(LONG_TEXT, "history"),
         *_columns(FLAG, "alive", "data_tls"),
         *_columns(
             INTEGER,
@@ -337,6 +338,7 @@ def _create_commands() -> None:
         sa.Column("id", WORD, nullable=False, unique=True),
         sa.Column("shard", NAME, sa.ForeignKey("shards.name"), nullable=False),
         *_columns(NAME, "host", "slot"),
+        *_columns(WORD, "request_id"),
         *_columns(LONG_TEXT, "action"),
         *_columns(INTEGER, "epoch", "sequence"),
         # Positions are never used again.

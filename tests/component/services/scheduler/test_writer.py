@@ -7,7 +7,14 @@ from contextlib import contextmanager
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, Contended, ServiceUnavailable
+from fpga_pool.rpc.tracing import follow
 from fpga_pool.services.scheduler.writer import ATTEMPTS, GROUP, ShardWriter
+
+
+class Changes(list):
+    """A transaction: what is appended to it, and on whose behalf."""
+
+    request_id = ""
 
 
 class Log:
@@ -26,7 +33,7 @@ class Log:
         self.go_on.wait(10.0)
         if self.failures:
             raise self.failures.pop(0)
-        tx = []
+        tx = Changes()
         yield tx
         self.transactions.append(list(tx))
         self.committed += tx
@@ -69,6 +76,21 @@ def test_what_waits_shares_a_transaction_and_each_gets_its_own_answer(log, at_on
     asked = at_once(*(lambda tx, i=i: tx.append(i) or -i for i in range(5)))
     assert [future.result(10.0) for future in asked] == [0, -1, -2, -3, -4]
     assert [sorted(done) for done in log.transactions[1:]] == [[0, 1, 2, 3, 4]]
+
+
+def test_each_work_in_a_shared_transaction_has_its_own_request(log, writer, until):
+    def ask(request_id):
+        follow({"request_id": request_id})
+        return writer.run(lambda tx: tx.request_id)
+
+    with ThreadPoolExecutor(5) as threads:
+        log.go_on.clear()
+        asked = [threads.submit(ask, request_id) for request_id in ("req-1", "req-2", "req-3", None)]
+        until(writer._turn.locked)
+        until(lambda: len(writer._waiting) == 3)
+        log.go_on.set()
+        # A call without an id of a request has one for log lines alone.
+        assert [future.result(10.0) for future in asked] == ["req-1", "req-2", "req-3", ""]
 
 
 def test_a_group_is_bounded(log, writer, until):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.messages.agents import AssignJob, EvictJob, ReleaseJob
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, HISTORY_LENGTH, Job, JobState, RateSegment
+from fpga_pool.model.objects.history import HISTORY_LENGTH
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, RateSegment
 
 PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELLED = JobState
 

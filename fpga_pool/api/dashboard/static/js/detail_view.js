@@ -289,10 +289,15 @@ function historyOf(history) {
           {},
           h("time", { datetime: entry.at }, moment(entry.at)),
           h("span", {}, `${entry.event}`),
-          h("span", { class: "note" }, entry.before === entry.after ? entry.after : `${entry.before} → ${entry.after}`),
+          h("span", { class: "note" }, stepOf(entry)),
         ),
       ),
   );
+}
+
+function stepOf(entry) {
+  const states = !entry.before || entry.before === entry.after ? entry.after : `${entry.before} → ${entry.after}`;
+  return [states, entry.reason, entry.request_id].filter(Boolean).join(" · ");
 }
 
 function fieldList(found, special) {

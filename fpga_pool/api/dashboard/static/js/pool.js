@@ -233,9 +233,10 @@ async function all(promises) {
 
 function loadsIn(history) {
   const loads = [];
-  history.forEach((entry, number) => {
+  history.forEach((entry, place) => {
     if (entry.after !== "LOADING") return;
-    const following = history[number + 1];
+    const following = history[place + 1];
+    if (following && following.number !== entry.number + 1) return; // its end was forgotten
     loads.push({ begin: Date.parse(entry.at) / 1000, end: following ? Date.parse(following.at) / 1000 : null });
   });
   return loads;
@@ -243,6 +244,7 @@ function loadsIn(history) {
 
 /** A history is short: loads that have left it are remembered while the page is open. */
 function mergedLoads(before, now) {
-  const oldest = now[0]?.begin ?? Infinity;
-  return [...before.filter((load) => load.begin < oldest && load.end !== null), ...now];
+  const listed = new Set(now.map((load) => load.begin));
+  const left = before.filter((load) => !listed.has(load.begin) && load.end !== null);
+  return [...left, ...now].sort((one, other) => one.begin - other.begin);
 }

@@ -1,0 +1,76 @@
+"""The history of an object: its events, oldest first, kept with the object and removed with it.
+
+An event is stored by the transaction that changes the object, in the object's own row: it costs no further statement.
+"""
+
+from typing import TypeVar
+
+from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Moment
+from fpga_pool.model.values import changed
+
+T = TypeVar("T")
+
+#: How many events an object remembers.
+HISTORY_LENGTH = 24
+#: How long the reason of an event may be; the object itself has the whole of the last one.
+LONGEST_EVENT_REASON = 255
+#: What has events that can be listed, and how these objects are called together.
+EVENTFUL = {
+    "batch": "batches", "gang": "gangs", "host": "hosts", "job": "jobs", "pipeline": "pipelines", "slot": "slots",
+    "task": "tasks",
+}  # fmt: skip
+#: The first event of what a request, or the heartbeat of a host, has brought into the pool.
+CREATED = "Created"
+
+
+class HistoryEntry(Message, frozen=True):
+    """One event of an object: what happened to it, and its state before and after."""
+
+    at: Moment
+    event: str
+    before: str
+    after: str
+    #: Grows by one with every event of the object from 0, its creation; older events that are like a later one are
+    #: forgotten first, and leave gaps.
+    number: int = 0
+    #: Why, for people; "" = the event says it.
+    reason: str = ""
+    #: Request that caused it; "" = none did: the pool decided, or an agent observed it.
+    request_id: str = ""
+
+
+def created(now_s: float, state: str) -> tuple[HistoryEntry, ...]:
+    """Return the history of an object that is new."""
+    return (HistoryEntry(now_s, CREATED, "", state),)
+
+
+def with_event(
+    history: tuple[HistoryEntry, ...], at: float, event: str, before: str, after: str, reason: str = ""
+) -> tuple[HistoryEntry, ...]:
+    """Return a history with one more event.
+
+    Of one that is too long the oldest event is forgotten that is like a later one, so that what happens again and again
+    (jobs of a batch that end, jobs that a slot computes) does not displace what happened once.
+    """
+    number = history[-1].number + 1 if history else 1
+    longer = (*history, HistoryEntry(at, event, before, after, number, reason[:LONGEST_EVENT_REASON]))
+    return longer if len(longer) <= HISTORY_LENGTH else _shortened(longer)
+
+
+def _shortened(history: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+    kinds = [(entry.event, entry.before, entry.after) for entry in history]
+    repeated = (index for index, kind in enumerate(kinds) if kind in kinds[index + 1 :])
+    index = next(repeated, 0)
+    return history[:index] + history[index + 1 :]
+
+
+def caused_by(request_id: str, thing: T, before: object = None) -> T:
+    """Return an object whose events since `before` (None: all) carry the id of the request that caused them."""
+    history: tuple[HistoryEntry, ...] = getattr(thing, "history", ())
+    known: tuple[HistoryEntry, ...] = getattr(before, "history", ())
+    last = known[-1].number if known else -1
+    if not history or history[-1].number == last:
+        return thing
+    marked = tuple(changed(entry, request_id=request_id) if entry.number > last else entry for entry in history)
+    return changed(thing, history=marked)

@@ -1,0 +1,30 @@
+"""The log of what an agent did with commands, under the ids of the requests that caused them."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.rpc.tracing import on_behalf_of
+from fpga_pool.rpc.transport import Refusals
+
+LOG = logging.getLogger(__name__)
+
+
+def note_outcomes(host: str, commands: Sequence[Command], outcomes: Sequence[Outcome], refusals: Refusals) -> None:
+    """Log and count what was done with each command: one line for all that a request caused, and one for each refused.
+
+    For a thread that answers a call.
+    """
+    accepted: dict[str, Counter[str]] = {}
+    for command, outcome in zip(commands, outcomes, strict=True):
+        if outcome.outcome == "accepted":
+            if command.request_id:
+                accepted.setdefault(command.request_id, Counter())[type(command.action).__name__] += 1
+            continue
+        refusals.note(f"fpga_pool.command_{outcome.outcome}")
+        with on_behalf_of(command.request_id):
+            LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "already done")
+    for request_id, counts in accepted.items():
+        with on_behalf_of(request_id):
+            LOG.info("host %s: accepted %s", host, ", ".join(f"{count} {what}" for what, count in counts.items()))

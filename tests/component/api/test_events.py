@@ -1,0 +1,88 @@
+"""What happened to objects, a page at a time."""
+
+import pytest
+
+from fpga_pool.api.app import create_app
+from fpga_pool.model.objects.history import EVENTFUL
+
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+
+
+@pytest.fixture
+def api(pool):
+    return create_app(pool).test_client()
+
+
+@pytest.fixture
+def slot(api):
+    """A slot that was drained and resumed three times."""
+    path = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
+    for number in range(3):
+        api.patch(path, json={"drain": True, "reason": f"repair {number}"})
+        api.patch(path, json={"drain": False})
+    return path
+
+
+#: Of such a slot; nothing runs in it, so each drain is over at once.
+STEPS = ["DrainRequested", "DrainCompleted", "ResumeRequested"] * 3
+
+
+def names(answer):
+    assert answer.status_code == 200, answer.text
+    return [event["event"] for event in answer.json["events"]]
+
+
+def test_events_are_listed_newest_first_or_oldest_first(api, slot):
+    assert names(api.get(f"{slot}/events?sort=at:asc")) == STEPS
+    assert names(api.get(f"{slot}/events")) == names(api.get(f"{slot}/events?sort=at:desc")) == STEPS[::-1]
+    first = api.get(f"{slot}/events?sort=at:asc").json["events"][0]
+    assert (first["before"], first["after"], first["reason"], first["request_id"]) == (
+        "EMPTY", "EMPTY", "repair 0", "",
+    )  # fmt: skip
+    assert first["at"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_join_to_the_whole_list(api, slot, order):
+    seen, href, pages = [], f"{slot}/events?sort=at:{order}&limit=4", 0
+    while href:
+        answer = api.get(href)
+        seen += [event["number"] for event in answer.json["events"]]
+        href = next((link["href"] for link in answer.json["links"] if link["rel"] == "next"), None)
+        pages += 1
+    numbers = list(range(1, len(STEPS) + 1))
+    assert seen == (numbers if order == "asc" else numbers[::-1])
+    # Pages of 4, 4 and 1 events.
+    assert pages == 3
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=x", "marker=x", "marker=-1", "sort=event", "state=READY"])
+def test_a_page_that_cannot_be_right_is_refused(api, slot, query):
+    assert api.get(f"{slot}/events?{query}").status_code == 400
+
+
+def test_every_object_of_a_project_begins_with_its_creation(api):
+    bodies = {
+        "batches": {"jobs": [JOB]},
+        "gangs": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
+        "tasks": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
+        "pipelines": {"subtasks": [JOB | {"name": "a"}]},
+    }
+    for nouns, body in bodies.items():
+        path = api.post(f"/v1/{nouns}", json=body).headers["Location"]
+        (created,) = api.get(f"{path}/events?sort=at:asc&limit=1").json["events"]
+        assert (created["number"], created["event"], created["before"]) == (0, "Created", "")
+    job = api.get("/v1/jobs").json["jobs"][0]["uuid"]
+    assert names(api.get(f"/v1/jobs/{job}/events"))[-1] == "Created"
+
+
+def test_a_batch_is_no_pipeline(api):
+    batch = api.post("/v1/batches", json={"jobs": [JOB]}).json["batch"]["uuid"]
+    assert api.get(f"/v1/pipelines/{batch}/events").status_code == 404
+
+
+@pytest.mark.parametrize("nouns", EVENTFUL.values())
+def test_events_of_what_does_not_exist_are_not_found(api, nouns):
+    name = "node-9" if nouns == "hosts" else "0" * 32
+    assert api.get(f"/v1/{nouns}/{name}/events").status_code == 404
+    assert api.get("/v1/hosts/node-1/events").status_code == 200
