@@ -1,13 +1,13 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
-from fpga_pool.client.filters import HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
+from fpga_pool.client.filters import HostFilters, JobFilters, NameFilters, SlotFilters, TaskFilters, WorkFilters
 from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
@@ -105,7 +105,7 @@ class PoolApi:
     def _create(self, path: str, noun: str, body: Mapping[str, object], patience_s: float = CREATE_PATIENCE_S) -> Any:
         """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
-        pauses = _pauses_s(patience_s)
+        paused_s, pause_s = 0.0, _FIRST_PAUSE_S
         while True:
             try:
                 return self._http.call("POST", path, body=body, retry=False)
@@ -116,10 +116,11 @@ class PoolApi:
             except TooManyRequests:
                 raise  # it was repeated for long enough
             except ServiceUnavailable:
-                if (pause_s := next(pauses, None)) is None:
+                if paused_s >= patience_s:
                     raise
                 interrupted = True
                 time.sleep(pause_s)
+                paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def plan(self, jobs: Sequence[JobRequest], *, policy: str = "") -> PlannedBatch:
         """Return what would become of a batch if it was created now, with the errors of `create_batch`.
@@ -393,14 +394,6 @@ class PoolApi:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
         return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
-
-
-def _pauses_s(patience_s: float) -> Iterator[float]:
-    """Yield the pauses between tries that go on for this long."""
-    paused_s, pause_s = 0.0, _FIRST_PAUSE_S
-    while paused_s < patience_s:
-        yield pause_s
-        paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _marker(last: Listed) -> str | int:

@@ -195,7 +195,7 @@ def test_who_may_not_read_an_object_may_not_read_its_events(api_with_rule):
     assert statuses == [403, 403, 200, 200]
 
 
-def test_a_policy_file_overrides_a_rule(api_with_rule):
+def test_a_policy_file_overrides_a_rule(api_with_rule, tmp_path):
     api = api_with_rule('"fpga_pool:list_slots": "role:reader"')
     assert api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 200
     assert api.patch("/v1/slots/x", json={"drain": True}, headers={"X-Auth-Token": "reader"}).status_code == 403
