@@ -16,7 +16,8 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 from fpga_pool.api import context, errors, versions
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.openapi import openapi
-from fpga_pool.api.operations import OPERATIONS, Call, Operation
+from fpga_pool.api.operation import Call, Operation
+from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS
 from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
 from fpga_pool.api.rates import RequestRates

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from fpga_pool.api.operations import OPERATIONS, Operation
+from fpga_pool.api.operation import Operation
+from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.model.rest import rest_type
 
 

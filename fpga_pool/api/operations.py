@@ -6,10 +6,7 @@ classes of the pool (`model.rest`), so a field of an object is declared there an
 
 import base64
 import json
-import operator
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +14,8 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER, Persona
+from fpga_pool.api.operation import Call, Operation, chosen_uuid, events_of, list_of, state_of
+from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
@@ -25,13 +23,11 @@ from fpga_pool.model.messages.requests import (
     BatchDetail,
     Calibration,
     CalibrationQuery,
-    EventQuery,
     FunctionInfo,
     GangDetail,
     HostQuery,
     JobList,
     JobQuery,
-    NoQuery,
     Page,
     PipelineDetail,
     PlannedBatch,
@@ -51,133 +47,10 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState
-from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import as_request, show
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request, after its parts were read by the types that its operation names."""
-
-    #: Of the path: a uuid, or the name of what has no uuid; "" = none in it.
-    uuid: str
-    query: Any
-    body: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method of one path."""
-
-    method: str
-    path: str
-    #: For the OpenAPI document, the policy file, and the name of the route.
-    name: str
-    summary: str
-    handle: Callable[[Call], Any]
-    #: Who may request it, unless a policy file says otherwise.
-    persona: Persona
-    #: What the answer holds: a class for each key, or a list of one, or a class whose fields are the keys.
-    answer: Any
-    body: Any = None
-    query: Any = NoQuery
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    #: What the uuid, or the name, in the path names.
-    noun: str = ""
-
-
-# ---- Lists
-
-#: Times are shown in microseconds: a list since a time that was shown has the object that had it.
-SHOWN_S = 1e-6
-
-
-def _list(
-    nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
-) -> Operation:
-    """Return how things are listed: those that the parameters fit, a page at a time."""
-    path = f"/v1/{nouns}"
-
-    def list_page(call: Call) -> dict[str, Any]:
-        page = _page(call.query, states)
-        found = getattr(scheduler(), nouns)(page)
-        return {nouns: [show(one) for one in found], "links": _links(path, page.limit, found, _key)}
-
-    answer = {nouns: [listed], "links": [dict[str, str]]}
-    return Operation(method="GET", path=path, name=f"list_{nouns}", persona=persona, handle=list_page, query=query,
-                     summary=summary, answer=answer)  # fmt: skip
-
-
-def _page(query: Any, states: type[StrEnum] | None) -> Page:
-    """Return the page that parameters ask for."""
-    where: dict[str, tuple[str | bool, ...]] = {}
-    if states is not None and query.state:
-        where["state"] = tuple(_state(states, text) for text in query.state)
-    where |= {name: values for name in ("function", "host") if (values := getattr(query, name, ()))}
-    if getattr(query, "alive", None) is not None:
-        where["alive"] = (query.alive,)
-    descending, marker = query.sort.endswith(":desc"), query.marker
-    if not isinstance(query, WorkQuery):
-        return Page(where=where, marker=marker, limit=query.limit, descending=descending)
-    return Page(
-        # Another one was allowed by the policy.
-        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
-        where=where,
-        since=None if query.since is None else query.since.timestamp() - SHOWN_S,
-        marker=marker and _chosen_uuid(marker),
-        limit=query.limit,
-        descending=descending,
-    )
-
-
-def _links(
-    path: str, limit: int | None, found: Sequence[Any], marker_of: Callable[[Any], object]
-) -> list[dict[str, str]]:
-    """Return the link to the next page; none after a page that is not full."""
-    if limit is None or len(found) < limit:
-        return []
-    parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
-    parameters += [("limit", str(limit)), ("marker", str(marker_of(found[-1])))]
-    return [{"rel": "next", "href": f"{path}?{urlencode(parameters)}"}]
-
-
-def _key(listed: Any) -> str:
-    key: str = listed.uuid if hasattr(listed, "project_id") else listed.name
-    return key
-
-
-def _state(states: type[StrEnum], text: str) -> StrEnum:
-    try:
-        return states(text.upper())
-    except ValueError:
-        raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
-
-
-def _events(noun: str, path: str, of: Persona) -> Operation:
-    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them."""
-
-    def list_events(call: Call) -> dict[str, Any]:
-        query: EventQuery = call.query
-        found = scheduler().events(noun, tenant().project_id, call.uuid)
-        if query.sort.endswith(":desc"):
-            found.reverse()
-        if query.marker is not None:
-            # By its number: meanwhile the event itself may be forgotten.
-            after = operator.lt if query.sort.endswith(":desc") else operator.gt
-            found = [event for event in found if after(event.number, query.marker)]
-        found = found[: query.limit]
-        links = _links(request.path, query.limit, found, lambda event: event.number)
-        return {"events": [show(event) for event in found], "links": links}
-
-    return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
-                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes), handle=list_events, query=EventQuery,
-                     summary=f"List what happened to a {noun}, newest first, a page at a time.",
-                     answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
-
 
 # ---- Batches, gangs and tasks: alike
 
@@ -204,13 +77,13 @@ def _family(
 
     one = f"{path}/<uuid>"
     return (
-        _list(nouns, listed, states, query, READER, f"List the project's {nouns}, newest first, a page at a time."),
+        list_of(nouns, listed, states, query, READER, f"List the project's {nouns}, newest first, a page at a time."),
         Operation(method="POST", path=path, name=f"create_{noun}", persona=MEMBER,
                   handle=create, body=wanted, status=201,
                   summary=f"Create a {noun}; once this is answered it will not be lost.", answer={noun: listed}),
         Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
                   summary=f"Show a {noun}, with its history.", answer={noun: shown}),
-        _events(noun, one, READER),
+        events_of(noun, one, READER),
         Operation(method="DELETE", path=one, name=f"cancel_{noun}", persona=MEMBER,
                   handle=cancel, noun=noun, status=202,
                   summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
@@ -246,18 +119,14 @@ def _create_pipeline(call: Call) -> dict[str, Any]:
 
 def _request(wanted: type, call: Call) -> Any:
     given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
-    return as_request(wanted, call.body, given, _chosen_uuid)
-
-
-def _chosen_uuid(text: str) -> str:
-    return str(uuid.UUID(text) if text else uuid.uuid4())
+    return as_request(wanted, call.body, given, chosen_uuid)
 
 
 # ---- Jobs and tickets of a batch
 
 
 def _jobs(call: Call) -> Any:
-    states = [JobState(_state(JobState, text)) for text in call.query.state]
+    states = [JobState(state_of(JobState, text)) for text in call.query.state]
     found = scheduler().batch_jobs(
         tenant().project_id, call.uuid, states, _seen(call.query.changed_after), call.query.wait_s
     )
@@ -279,12 +148,12 @@ def _seen(text: str | None) -> dict[str, int] | None:
 
 
 def _tickets(call: Call) -> dict[str, Any]:
-    wanted = as_request(TicketRequests, call.body, {}, _chosen_uuid).tickets
+    wanted = as_request(TicketRequests, call.body, {}, chosen_uuid).tickets
     return {"tickets": [show(ticket) for ticket in scheduler().tickets(tenant().project_id, call.uuid, wanted)]}
 
 
 def _confirm_results(call: Call) -> dict[str, Any]:
-    receipts = as_request(Receipts, call.body, {}, _chosen_uuid).receipts
+    receipts = as_request(Receipts, call.body, {}, chosen_uuid).receipts
     return {"batch": show(scheduler().confirm_results(tenant().project_id, call.uuid, receipts), detail=True)}
 
 
@@ -312,7 +181,7 @@ def _show_function(call: Call) -> dict[str, Any]:
 
 
 def _set_quota(call: Call) -> dict[str, Any]:
-    limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, _chosen_uuid)
+    limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, chosen_uuid)
     return {"quota": show(scheduler().set_quota(_project(call), limits))}
 
 
@@ -367,26 +236,26 @@ OPERATIONS = (
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
-    _list("jobs", Job, JobState, ProjectJobQuery, READER,
+    list_of("jobs", Job, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},
               handle=lambda call: {"job": show(scheduler().job(tenant().project_id, call.uuid), detail=True)},
               summary="Show a job, with its history."),
-    _events("job", "/v1/jobs/<uuid>", READER),
-    _list("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
+    events_of("job", "/v1/jobs/<uuid>", READER),
+    list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",
               handle=lambda call: {"slot": show(scheduler().slot(call.uuid), detail=True)}, answer={"slot": Slot},
               noun="slot"),
-    _events("slot", "/v1/slots/<uuid>", INSPECTOR),
+    events_of("slot", "/v1/slots/<uuid>", INSPECTOR),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
-    _list("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
+    list_of("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
-    _events("host", "/v1/hosts/<name>", CATALOGUE),
+    events_of("host", "/v1/hosts/<name>", CATALOGUE),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
               answer={"services": [Service]},
               handle=lambda _: {"services": [show(one) for one in scheduler().services()]},

@@ -9,7 +9,8 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_policy import policy
 
-from fpga_pool.api.operations import OPERATIONS, Operation
+from fpga_pool.api.operation import Operation
+from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput

@@ -4,11 +4,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
-from urllib.parse import quote
 from uuid import uuid4
 
 from fpga_pool.client.filters import HostFilters, JobFilters, NameFilters, SlotFilters, TaskFilters, WorkFilters
-from fpga_pool.client.resources import read, read_all
+from fpga_pool.client.resources import marker_of, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
@@ -132,7 +131,7 @@ class PoolApi:
 
     def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:
-            self._http.call("GET", f"{path}/{_segment(uuid)}")
+            self._http.call("GET", f"{path}/{segment(uuid)}")
         except NotFound:
             raise DuplicateId(f"{noun} {uuid} or a part of it already exists and belongs to another request") from None
 
@@ -146,13 +145,13 @@ class PoolApi:
 
     def job(self, uuid: str) -> Job:
         """Return one job, with its history."""
-        return read(Job, self._http.call("GET", f"/v1/jobs/{_segment(uuid)}"), "job")
+        return read(Job, self._http.call("GET", f"/v1/jobs/{segment(uuid)}"), "job")
 
     def events(
         self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[NameFilters]
     ) -> list[HistoryEntry]:
         """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
-        return self._list(HistoryEntry, "events", limit, filters, f"{_segment(nouns)}/{_segment(name)}/events")
+        return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
 
     def _list(
         self, kind: type[Listed], name: str, limit: int | None, filters: Mapping[str, Any], path: str = ""
@@ -166,7 +165,7 @@ class PoolApi:
             found += read_all(kind, answer, name)
             if not any(link.get("rel") == "next" for link in answer.get("links", ())):
                 break
-            params["marker"] = _marker(found[-1])
+            params["marker"] = marker_of(found[-1])
         return found
 
     def batch(self, uuid: str) -> Batch:
@@ -175,7 +174,7 @@ class PoolApi:
 
     def batch_detail(self, uuid: str) -> BatchDetail:
         """Return one batch, with what can be said of it now."""
-        return read(BatchDetail, self._http.call("GET", f"/v1/batches/{_segment(uuid)}"), "batch")
+        return read(BatchDetail, self._http.call("GET", f"/v1/batches/{segment(uuid)}"), "batch")
 
     def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
         """Return the jobs of a batch (in some states), by index."""
@@ -189,7 +188,7 @@ class PoolApi:
         With `changed_after` ("" or what was `seen` before) those that have changed since; where none has, the answer
         comes when one does, or after `wait_s`.
         """
-        path = f"/v1/batches/{_segment(uuid)}/jobs"
+        path = f"/v1/batches/{segment(uuid)}/jobs"
         params: dict[str, object] = {"state": [str(state) for state in states]}
         if changed_after is not None:
             params |= {"changed_after": changed_after, "wait_s": wait_s}
@@ -198,17 +197,17 @@ class PoolApi:
 
     def cancel(self, uuid: str) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""
-        return read(Batch, self._http.call("DELETE", f"/v1/batches/{_segment(uuid)}"), "batch")
+        return read(Batch, self._http.call("DELETE", f"/v1/batches/{segment(uuid)}"), "batch")
 
     def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return leave to move the bytes of jobs; each ticket is good for one stream."""
-        path = f"/v1/batches/{_segment(uuid)}/tickets"
+        path = f"/v1/batches/{segment(uuid)}/tickets"
         answer = self._http.call("POST", path, body={"tickets": to_plain(requests)}, secret=True)
         return read_all(Ticket, answer, "tickets")
 
     def confirm(self, uuid: str, receipts: Sequence[Receipt]) -> Batch:
         """Say that results of a batch are here, so that the pool does not hold them any more; it may be said again."""
-        path = f"/v1/batches/{_segment(uuid)}/receipts"
+        path = f"/v1/batches/{segment(uuid)}/receipts"
         return read(Batch, self._http.call("POST", path, body={"receipts": to_plain(receipts)}), "batch")
 
     # Gangs
@@ -242,11 +241,11 @@ class PoolApi:
 
     def gang(self, uuid: str) -> GangDetail:
         """Return one gang, with what can be said of it now."""
-        return read(GangDetail, self._http.call("GET", f"/v1/gangs/{_segment(uuid)}"), "gang")
+        return read(GangDetail, self._http.call("GET", f"/v1/gangs/{segment(uuid)}"), "gang")
 
     def cancel_gang(self, uuid: str) -> Gang:
         """Ask for the end of a gang."""
-        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}"), "gang")
+        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{segment(uuid)}"), "gang")
 
     # Pipelines
 
@@ -262,11 +261,11 @@ class PoolApi:
 
     def pipeline(self, uuid: str) -> PipelineDetail:
         """Return one pipeline, with its subtasks; these are jobs of the batch with its uuid."""
-        return read(PipelineDetail, self._http.call("GET", f"/v1/pipelines/{_segment(uuid)}"), "pipeline")
+        return read(PipelineDetail, self._http.call("GET", f"/v1/pipelines/{segment(uuid)}"), "pipeline")
 
     def cancel_pipeline(self, uuid: str) -> Batch:
         """Ask for the end of a pipeline: what has ended stays, all else is cancelled."""
-        return read(Batch, self._http.call("DELETE", f"/v1/pipelines/{_segment(uuid)}"), "pipeline")
+        return read(Batch, self._http.call("DELETE", f"/v1/pipelines/{segment(uuid)}"), "pipeline")
 
     # Tasks
 
@@ -302,27 +301,27 @@ class PoolApi:
 
     def task(self, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
-        return read(TaskDetail, self._http.call("GET", f"/v1/tasks/{_segment(uuid)}"), "task")
+        return read(TaskDetail, self._http.call("GET", f"/v1/tasks/{segment(uuid)}"), "task")
 
     def cancel_task(self, uuid: str) -> Task:
         """Ask for the end of a task: shares that are complete are kept."""
-        return read(Task, self._http.call("DELETE", f"/v1/tasks/{_segment(uuid)}"), "task")
+        return read(Task, self._http.call("DELETE", f"/v1/tasks/{segment(uuid)}"), "task")
 
     # Quotas
 
     def quota(self, project_id: str | None = None) -> Quota:
         """Return the quota of a project, and its use; None = of the own one."""
-        path = "/v1/quotas" if project_id is None else f"/v1/quotas/{_segment(project_id)}"
+        path = "/v1/quotas" if project_id is None else f"/v1/quotas/{segment(project_id)}"
         return read(Quota, self._http.call("GET", path), "quota")
 
     def set_quota(self, project_id: str, limits: QuotaLimits) -> Quota:
         """Change limits of a project; those that are None stay as they are."""
-        path = f"/v1/quotas/{_segment(project_id)}"
+        path = f"/v1/quotas/{segment(project_id)}"
         return read(Quota, self._http.call("PUT", path, body=to_plain(limits)), "quota")
 
     def unset_quota(self, project_id: str) -> Quota:
         """Return a project to the default limits."""
-        return read(Quota, self._http.call("DELETE", f"/v1/quotas/{_segment(project_id)}"), "quota")
+        return read(Quota, self._http.call("DELETE", f"/v1/quotas/{segment(project_id)}"), "quota")
 
     def usage(
         self, project_id: str | None = None, *, start: float | None = None, end: float | None = None
@@ -352,7 +351,7 @@ class PoolApi:
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot, with its history."""
-        return read(Slot, self._http.call("GET", f"/v1/slots/{_segment(uuid)}"), "slot")
+        return read(Slot, self._http.call("GET", f"/v1/slots/{segment(uuid)}"), "slot")
 
     def drain(self, uuid: str, reason: str = "") -> Slot:
         """Take a slot out of service; it is when its state says DRAINED."""
@@ -363,7 +362,7 @@ class PoolApi:
         return self._change_slot(uuid, {"drain": False})
 
     def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
-        return read(Slot, self._http.call("PATCH", f"/v1/slots/{_segment(uuid)}", body=change), "slot")
+        return read(Slot, self._http.call("PATCH", f"/v1/slots/{segment(uuid)}", body=change), "slot")
 
     def hosts(self, limit: int | None = None, **filters: Unpack[HostFilters]) -> list[Host]:
         """Return all hosts (those that `filters` fit), by name."""
@@ -394,14 +393,3 @@ class PoolApi:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
         return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
-
-
-def _marker(last: Listed) -> str | int:
-    if isinstance(last, HistoryEntry):
-        return last.number
-    return last.name if isinstance(last, Slot | Host) else last.uuid
-
-
-def _segment(text: str) -> str:
-    """Return a part of a path as it goes into a URL."""
-    return quote(text, safe="")

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from math import inf
 from typing import Annotated, Any, TypeVar, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
@@ -12,6 +13,8 @@ from fpga_pool.model.codec import hints_of
 from fpga_pool.model.codec import read as read_plain
 from fpga_pool.model.exceptions import InvalidAnswer, InvalidInput
 from fpga_pool.model.fields import Rest
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.rest import marks_of, rest_fields, rest_type
 
 T = TypeVar("T")
@@ -112,3 +115,16 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
             values if (values := getattr(message, name)) is msgspec.UNSET else tuple(map(make, values))
         )
     return lambda message: getattr(message, name)
+
+
+def marker_of(last: Any) -> str | int:
+    """Return by what the next page of a list is asked for, after this object."""
+    if isinstance(last, HistoryEntry):
+        return last.number
+    name: str = last.name if isinstance(last, Slot | Host) else last.uuid
+    return name
+
+
+def segment(text: str) -> str:
+    """Return a part of a path as it goes into a URL."""
+    return quote(text, safe="")

@@ -198,14 +198,11 @@ class Reads(GangReads, TaskReads):
         for created_at, uuid, policy, function, jobs, input_bytes in self._execute(
             pending_batches(scoped=bool(self._scope)), Job
         ):
-            before = found.get(uuid)
-            found[uuid] = PendingBatch(
-                created_at=created_at,
-                policy=policy,
-                functions=frozenset({function, *(before.functions if before else ())}),
-                jobs=jobs + (before.jobs if before else 0),
-                largest_input_bytes=max(input_bytes, before.largest_input_bytes if before else 0),
-            )
+            of_function = PendingBatch(
+                created_at=created_at, policy=policy,
+                functions=frozenset({function}), jobs=jobs, largest_input_bytes=input_bytes,
+            )  # fmt: skip
+            found[uuid] = found[uuid].joined(of_function) if uuid in found else of_function
         return found
 
     def policies_at_work(self) -> Collection[str]:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number
 from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.values import changed
 
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
@@ -238,6 +239,12 @@ class PendingBatch:
     functions: frozenset[str]
     jobs: int
     largest_input_bytes: int
+
+    def joined(self, other: "PendingBatch") -> "PendingBatch":
+        """Return the same batch with other jobs of it."""
+        largest = max(self.largest_input_bytes, other.largest_input_bytes)
+        functions, jobs = self.functions | other.functions, self.jobs + other.jobs
+        return changed(self, functions=functions, jobs=jobs, largest_input_bytes=largest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,150 @@
+"""What an operation of the REST API is, and how objects and their events are listed, a page at a time."""
+
+import operator
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import request
+
+from fpga_pool.api.context import scheduler, tenant
+from fpga_pool.api.personas import ALL, Persona
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.requests import (
+    EventQuery,
+    NoQuery,
+    Page,
+    WorkQuery,
+)
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.rest import show
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request, after its parts were read by the types that its operation names."""
+
+    #: Of the path: a uuid, or the name of what has no uuid; "" = none in it.
+    uuid: str
+    query: Any
+    body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str
+    #: For the OpenAPI document, the policy file, and the name of the route.
+    name: str
+    summary: str
+    handle: Callable[[Call], Any]
+    #: Who may request it, unless a policy file says otherwise.
+    persona: Persona
+    #: What the answer holds: a class for each key, or a list of one, or a class whose fields are the keys.
+    answer: Any
+    body: Any = None
+    query: Any = NoQuery
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: What the uuid, or the name, in the path names.
+    noun: str = ""
+
+
+# ---- Lists
+
+#: Times are shown in microseconds: a list since a time that was shown has the object that had it.
+SHOWN_S = 1e-6
+
+
+def list_of(
+    nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
+) -> Operation:
+    """Return how things are listed: those that the parameters fit, a page at a time."""
+    path = f"/v1/{nouns}"
+
+    def list_page(call: Call) -> dict[str, Any]:
+        page = _page(call.query, states)
+        found = getattr(scheduler(), nouns)(page)
+        return {nouns: [show(one) for one in found], "links": links_of(path, page.limit, found, _key)}
+
+    answer = {nouns: [listed], "links": [dict[str, str]]}
+    return Operation(method="GET", path=path, name=f"list_{nouns}", persona=persona, handle=list_page, query=query,
+                     summary=summary, answer=answer)  # fmt: skip
+
+
+def _page(query: Any, states: type[StrEnum] | None) -> Page:
+    """Return the page that parameters ask for."""
+    where: dict[str, tuple[str | bool, ...]] = {}
+    if states is not None and query.state:
+        where["state"] = tuple(state_of(states, text) for text in query.state)
+    where |= {name: values for name in ("function", "host") if (values := getattr(query, name, ()))}
+    if getattr(query, "alive", None) is not None:
+        where["alive"] = (query.alive,)
+    descending, marker = query.sort.endswith(":desc"), query.marker
+    if not isinstance(query, WorkQuery):
+        return Page(where=where, marker=marker, limit=query.limit, descending=descending)
+    return Page(
+        # Another one was allowed by the policy.
+        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        where=where,
+        since=None if query.since is None else query.since.timestamp() - SHOWN_S,
+        marker=marker and chosen_uuid(marker),
+        limit=query.limit,
+        descending=descending,
+    )
+
+
+def links_of(
+    path: str, limit: int | None, found: Sequence[Any], marker_of: Callable[[Any], object]
+) -> list[dict[str, str]]:
+    """Return the link to the next page; none after a page that is not full."""
+    if limit is None or len(found) < limit:
+        return []
+    parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
+    parameters += [("limit", str(limit)), ("marker", str(marker_of(found[-1])))]
+    return [{"rel": "next", "href": f"{path}?{urlencode(parameters)}"}]
+
+
+def _key(listed: Any) -> str:
+    key: str = listed.uuid if hasattr(listed, "project_id") else listed.name
+    return key
+
+
+def state_of(states: type[StrEnum], text: str) -> StrEnum:
+    """Return the state of this name; InvalidInput lists those there are."""
+    try:
+        return states(text.upper())
+    except ValueError:
+        raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
+
+
+def events_of(noun: str, path: str, of: Persona) -> Operation:
+    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them."""
+
+    def list_events(call: Call) -> dict[str, Any]:
+        query: EventQuery = call.query
+        found = scheduler().events(noun, tenant().project_id, call.uuid)
+        if query.sort.endswith(":desc"):
+            found.reverse()
+        if query.marker is not None:
+            # By its number: meanwhile the event itself may be forgotten.
+            after = operator.lt if query.sort.endswith(":desc") else operator.gt
+            found = [event for event in found if after(event.number, query.marker)]
+        found = found[: query.limit]
+        links = links_of(request.path, query.limit, found, lambda event: event.number)
+        return {"events": [show(event) for event in found], "links": links}
+
+    return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
+                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes), handle=list_events, query=EventQuery,
+                     summary=f"List what happened to a {noun}, newest first, a page at a time.",
+                     answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
+
+
+def chosen_uuid(text: str) -> str:
+    """Return a uuid that a client has chosen, in its canonical form; a new one for ""."""
+    return str(uuid.UUID(text) if text else uuid.uuid4())
