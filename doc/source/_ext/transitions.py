@@ -4,7 +4,6 @@ Every rule is asked what it does, with sample objects and events; so the page ca
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from docutils import nodes
@@ -85,7 +84,7 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
     "job": (
         job.JOB,
         JobState,
-        [("", _JOB), ("cancellation requested", replace(_JOB, cancel_requested=True))],
+        [("", _JOB), ("cancellation requested", changed(_JOB, cancel_requested=True))],
         [
             ("", _PLANNED),
             ("", m.InputStaged(**_ABOUT)),
@@ -112,8 +111,8 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
         BatchState,
         [
             ("the last job", _BATCH),
-            ("not the last job", replace(_BATCH, jobs=2)),
-            ("the last job, another failed", replace(_BATCH, jobs=2, jobs_failed=1)),
+            ("not the last job", changed(_BATCH, jobs=2)),
+            ("the last job, another failed", changed(_BATCH, jobs=2, jobs_failed=1)),
         ],
         [
             (
@@ -131,7 +130,7 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
     "slot": (
         slot.SLOT,
         SlotState,
-        [("", _SLOT), ("a function is loaded", replace(_SLOT, function="f"))],
+        [("", _SLOT), ("a function is loaded", changed(_SLOT, function="f"))],
         [
             *[
                 (f"agent saw {state}", m.SlotChanged(slot="h/c/r", at=0.0, state=state))
@@ -286,7 +285,7 @@ def transitions(noun: str) -> list[tuple[str, str, str, str]]:
 
 
 def _at(table: AnyTable, thing: Any, state: Any) -> Any:
-    return replace(thing, **{_state_field(table): state})
+    return changed(thing, **{_state_field(table): state})
 
 
 def _outcome(table: AnyTable, thing: Any, event: object) -> tuple[str, str]:
