@@ -65,7 +65,7 @@ def finished(pool, uuid):
 
 def states(detail):
     """The states that a gang went through."""
-    return [entry.after for entry in detail.gang.history if entry.after != entry.before]
+    return [entry.after for entry in detail.gang.history if entry.before not in ("", entry.after)]
 
 
 def guests(pool):

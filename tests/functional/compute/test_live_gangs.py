@@ -145,7 +145,7 @@ def lived_once(pool, gang, born, processes=2):
 
 
 def states(detail):
-    return [entry.after for entry in detail.gang.history if entry.after != entry.before]
+    return [entry.after for entry in detail.gang.history if entry.before not in ("", entry.after)]
 
 
 def moving(pool, count):
