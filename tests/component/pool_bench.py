@@ -27,7 +27,15 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Service, Ticket
+from fpga_pool.model.messages.requests import (
+    Calibration,
+    FunctionInfo,
+    JobChanges,
+    PipelineDetail,
+    Service,
+    Ticket,
+    Usage,
+)
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
@@ -198,6 +206,17 @@ class PoolBench:
         self._stack.close()
 
     # What a test does
+
+    def have_used(self, projects, functions):
+        """Let each of these projects have used each of these functions."""
+        self.used = [
+            Usage(
+                project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
+                input_bytes=20, result_bytes=7,
+            )
+            for project in projects
+            for function in functions
+        ]  # fmt: skip
 
     def open_data_port(self, host="node-1"):
         """Start the data port of a host; return its agent."""

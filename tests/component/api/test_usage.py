@@ -3,19 +3,11 @@
 import pytest
 
 from fpga_pool.api.app import create_app
-from fpga_pool.model.messages.requests import Usage
 
 
 @pytest.fixture
 def used(pool):
-    pool.used = [
-        Usage(
-            project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
-            input_bytes=20, result_bytes=7,
-        )
-        for project in ("demo", "other")
-        for function in ("aes", "sha256")
-    ]  # fmt: skip
+    pool.have_used(["demo", "other"], ["aes", "sha256"])
     return pool
 
 

@@ -1,7 +1,5 @@
 import pytest
 
-from fpga_pool.model.messages.requests import Usage
-
 
 def test_quota_is_set_shown_and_unset(run):
     assert run("quota", "set", "project-a", "--jobs", 5, "--task-slots", -1).status == 0
@@ -29,14 +27,7 @@ def test_a_change_of_nothing_and_impossible_limits_are_wrong_usage(run, capsys):
 
 @pytest.fixture
 def used(pool):
-    pool.used = [
-        Usage(
-            project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
-            input_bytes=20, result_bytes=7,
-        )
-        for project in ("demo", "f" * 32)
-        for function in ("aes", "optical_flow")
-    ]  # fmt: skip
+    pool.have_used(["demo", "f" * 32], ["aes", "optical_flow"])
 
 
 def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
