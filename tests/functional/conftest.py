@@ -220,16 +220,30 @@ def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:
     """What is still wrong or under way in a running pool after it had time to become idle."""
     store = Store(database_url)
     try:
-        until_s = time.monotonic() + timeout_s
-        while (found := audit(store, idle=True)) and time.monotonic() < until_s:
-            time.sleep(0.3)
+        return _last_findings(lambda: audit(store, idle=True), timeout_s)
     finally:
         store.close()
+
+
+def _last_findings(look: Callable[[], list[str]], timeout_s: float) -> list[str]:
+    """What is found until nothing is, or the time is over."""
+    until_s = time.monotonic() + timeout_s
+    while (found := look()) and time.monotonic() < until_s:
+        time.sleep(0.3)
     return found
 
 
+def findings_at_rest(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
+    """What is wrong in a running pool after it and its agents had time to become idle.
+
+    A result whose client has said again that it is there is let go by its agent after the next heartbeat: the
+    database alone does not show that.
+    """
+    return _last_findings(lambda: idle_findings(database_url, 0.0) + journal_findings(database_url, state_dirs), IDLE_S)
+
+
 def journal_findings(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
-    """What agents that have ended still hold of jobs that are over, or know that the database does not."""
+    """What agents still hold of jobs that are over, or know that the database does not."""
     found = []
     store = Store(database_url)
     with store.reading() as tx:
@@ -266,10 +280,11 @@ def end_and_audit():
     """End a deployment in order and hold all that it leaves against the rules; returns its jobs, all complete."""
 
     def end(pool: Deployment, database_url: str) -> list[Job]:
-        assert idle_findings(database_url) == []
+        state_dirs = {host: pool.directory / host for host in pool.hosts}
+        assert findings_at_rest(database_url, state_dirs) == []
         assert pool.end() == dict.fromkeys(pool.names, 0)
         assert idle_findings(database_url, timeout_s=0.0) == []
-        assert journal_findings(database_url, {host: pool.directory / host for host in pool.hosts}) == []
+        assert journal_findings(database_url, state_dirs) == []
         return completed_jobs(database_url)
 
     return end
@@ -281,10 +296,10 @@ def end_and_audit_embedded():
 
     def end(pool: Pool) -> list[Job]:
         database_url = f"sqlite:///{pool.state_dir / 'pool.sqlite'}"
-        assert idle_findings(database_url) == []
+        state_dirs = {path.name: path for path in (pool.state_dir / "agents").iterdir()}
+        assert findings_at_rest(database_url, state_dirs) == []
         assert pool.stop() == 0
-        agents = pool.state_dir / "agents"
-        assert journal_findings(database_url, {path.name: path for path in agents.iterdir()}) == []
+        assert journal_findings(database_url, state_dirs) == []
         return completed_jobs(database_url)
 
     return end
