@@ -1,7 +1,7 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -37,14 +37,13 @@ from fpga_pool.model.rest import date
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
-#: What is listed.
+#: What is listed, and created.
 Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host, HistoryEntry)
+Created = TypeVar("Created", Batch, Gang, Task)
 
 _PAGE = 1000
-#: Between the tries to create a batch, a gang or a task: the first pause doubles up to the longest.
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
-#: How long they go on, where the caller does not say.
-CREATE_PATIENCE_S = 7.5
+#: Pauses between tries to create something, which double from the first to the longest; how long tries go on by default.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, CREATE_PATIENCE_S = 0.5, 4.0, 7.5
 
 
 class PoolApi:
@@ -98,20 +97,26 @@ class PoolApi:
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "policy": policy, "jobs": to_plain(jobs)}
-        found = self._create("/v1/batches", "batch", body, patience_s)
-        return self.batch(uuid) if found is None else read(Batch, found, "batch")
+        return self._create(Batch, "batch", body, lambda: self.batch(uuid), patience_s)
 
-    def _create(self, path: str, noun: str, body: Mapping[str, object], patience_s: float = CREATE_PATIENCE_S) -> Any:
-        """Return what was created; None where that was done before, and the answer was lost on the way."""
-        interrupted = False
+    def _create(
+        self, kind: type[Created], noun: str, body: Mapping[str, object], look: Callable[[], Created], patience_s: float
+    ) -> Created:
+        """Return what was created, as a `look` at it shows it where that was before, and the answer was lost."""
+        path = "/v1/batches" if noun == "batch" else f"/v1/{noun}s"
+        interrupted = exists = False
         paused_s, pause_s = 0.0, _FIRST_PAUSE_S
         while True:
             try:
-                return self._http.call("POST", path, body=body, retry=False)
+                return look() if exists else read(kind, self._http.call("POST", path, body=body, retry=False), noun)
             except DuplicateId:
                 if not interrupted:
                     raise
-                return self._created_before(path, noun, str(body["uuid"]))
+                exists = True
+            except NotFound:
+                if not exists:
+                    raise
+                raise DuplicateId(f"{noun} {body['uuid']} or a part of it is of another request") from None
             except TooManyRequests:
                 raise  # it was repeated for long enough
             except ServiceUnavailable:
@@ -128,12 +133,6 @@ class PoolApi:
         """
         body = {"policy": policy, "jobs": to_plain(jobs)}
         return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
-
-    def _created_before(self, path: str, noun: str, uuid: str) -> None:
-        try:
-            self._http.call("GET", f"{path}/{segment(uuid)}")
-        except NotFound:
-            raise DuplicateId(f"{noun} {uuid} or a part of it already exists and belongs to another request") from None
 
     def batches(self, limit: int | None = None, **filters: Unpack[WorkFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
@@ -232,8 +231,7 @@ class PoolApi:
         body |= {name: text for name, text in (("image", image), ("command", command)) if text}
         uuid = uuid or str(uuid4())
         body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
-        found = self._create("/v1/gangs", "gang", body)
-        return self.gang(uuid).gang if found is None else read(Gang, found, "gang")
+        return self._create(Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
 
     def gangs(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
@@ -249,11 +247,18 @@ class PoolApi:
 
     # Pipelines
 
-    def create_pipeline(self, subtasks: Sequence[SubtaskRequest], *, name: str = "", uuid: str | None = None) -> Batch:
-        """Queue a pipeline; where the answer was lost on the way, it is recognised by its uuid."""
+    def create_pipeline(
+        self,
+        subtasks: Sequence[SubtaskRequest],
+        *,
+        name: str = "",
+        uuid: str | None = None,
+        patience_s: float = CREATE_PATIENCE_S,
+    ) -> Batch:
+        """Queue a pipeline; see `create_batch`."""
         uuid = uuid or str(uuid4())
-        found = self._create("/v1/pipelines", "pipeline", {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)})
-        return self.pipeline(uuid).pipeline if found is None else read(Batch, found, "pipeline")
+        body = {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)}
+        return self._create(Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
 
     def pipelines(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
@@ -278,8 +283,9 @@ class PoolApi:
         shapes: Sequence[TaskShape] = (),
         name: str = "",
         uuid: str | None = None,
+        patience_s: float = CREATE_PATIENCE_S,
     ) -> Task:
-        """Queue a task; where the answer was lost on the way, it is recognised by its uuid.
+        """Queue a task; see `create_batch`.
 
         It gets a slot for each share, or as many as one of its `shapes` says.
         """
@@ -292,8 +298,7 @@ class PoolApi:
             "shares": to_plain(shares),
             "shapes": to_plain(shapes),
         }
-        found = self._create("/v1/tasks", "task", body)
-        return self.task(uuid).task if found is None else read(Task, found, "task")
+        return self._create(Task, "task", body, lambda: self.task(uuid).task, patience_s)
 
     def tasks(self, limit: int | None = 100, **filters: Unpack[TaskFilters]) -> list[Task]:
         """Return the newest tasks of the project, newest first."""

@@ -19,7 +19,7 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import Batch
-from fpga_pool.model.objects.tasks import TaskShape
+from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
 class TaskRunner(BatchRunner):
@@ -32,21 +32,21 @@ class TaskRunner(BatchRunner):
         self._topology = topology
         self._shapes = shapes
 
-    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+    def _submit(self, requests: Sequence[JobRequest]) -> Task:
         shares = [
             ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
             for job in requests
         ]
         function = requests[0].function
-        self._api.create_task(
+        return self._api.create_task(
             function,
             shares,
             topology=self._topology,
             shapes=self._shapes,
             name=self._name,
             uuid=self.batch_uuid,
+            patience_s=self._settings.patience_s,
         )
-        return self._api.batch(self.batch_uuid)
 
 
 class PipelineRunner(BatchRunner):
@@ -68,7 +68,9 @@ class PipelineRunner(BatchRunner):
             )
             for job, subtask in zip(requests, self._subtasks, strict=True)
         ]
-        return self._api.create_pipeline(subtasks, name=self._name, uuid=self.batch_uuid)
+        return self._api.create_pipeline(
+            subtasks, name=self._name, uuid=self.batch_uuid, patience_s=self._settings.patience_s
+        )
 
     def _create(self) -> None:
         super()._create()

@@ -23,6 +23,7 @@ from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Host, Job, JobState
+from fpga_pool.model.objects.tasks import Task
 from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 from fpga_pool.transfer.frames import SMALL_BYTES
 
@@ -157,15 +158,15 @@ class BatchRunner:
         """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
         self._output_dir.mkdir(parents=True, exist_ok=True)
         requests = job_requests(self._inputs)
-        batch = self._submit(requests)
+        work = self._submit(requests)
         self._heard_s = time.monotonic()
         sinks = result_files(self._output_dir, self._inputs)
         self._transfers = [
-            Transfer(source=source, sink=sink, job=new_job(batch, index, request), goal=self._goal)
+            Transfer(source=source, sink=sink, job=new_job(work, index, request), goal=self._goal)
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
 
-    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+    def _submit(self, requests: Sequence[JobRequest]) -> Batch | Task:
         return self._api.create_batch(
             requests,
             name=self._name,

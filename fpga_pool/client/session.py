@@ -172,7 +172,7 @@ class ApiSession:
             return str(error).partition(": ")[0]
         if isinstance(error, ksa.ConnectTimeout):
             return f"the pool's API at {self.endpoint} did not respond within {self._timeout_s:g} s"
-        return f"no pool responds at {self.endpoint}: is fpga-pool-standalone running there?"
+        return f"no pool responds at {self.endpoint}: is its API running there?"
 
     def _content(self, response: requests.Response) -> dict[str, Any]:
         try:

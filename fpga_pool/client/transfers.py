@@ -18,6 +18,7 @@ from fpga_pool.model.exceptions import Forbidden, InvalidInput
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
+from fpga_pool.model.objects.tasks import Task
 from fpga_pool.transfer.client import ResultInfo
 
 #: What the API takes in one call.
@@ -97,19 +98,19 @@ class Transfer:
         return (self.job.dispatched_at or 0.0) + first_s
 
 
-def new_job(batch: Batch, index: int, request: JobRequest) -> Job:
-    """Return a job as it is until the pool is asked for it."""
+def new_job(work: Batch | Task, index: int, request: JobRequest) -> Job:
+    """Return a job of a batch or a task as it is until the pool is asked for it."""
     return Job(
         uuid=request.uuid,
-        batch_uuid=batch.uuid,
-        project_id=batch.project_id,
-        user_id=batch.user_id,
+        batch_uuid=work.uuid,
+        project_id=work.project_id,
+        user_id=work.user_id,
         index=index,
         name=request.name,
         function=request.function,
         requester=request.requester,
         input_bytes=request.input_bytes,
-        created_at=batch.created_at,
+        created_at=work.created_at,
     )
 
 

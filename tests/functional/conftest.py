@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -265,13 +265,13 @@ def journal_findings(database_url: str, state_dirs: Mapping[str, Path]) -> list[
     return found
 
 
-def completed_jobs(database_url: str) -> list[Job]:
-    """Every job of the pool; each has to be complete."""
+def completed_jobs(database_url: str, also: Collection[JobState] = ()) -> list[Job]:
+    """Every job of the pool; each has to be complete, or in one of the other states given."""
     store = Store(database_url)
     with store.reading() as tx:
         jobs = [job for batch in tx.batches() for job in tx.batch_jobs(batch.uuid)]
     store.close()
-    assert Counter(job.state for job in jobs).keys() <= {JobState.COMPLETED, JobState.RESULT_HELD}
+    assert Counter(job.state for job in jobs).keys() <= {JobState.COMPLETED, JobState.RESULT_HELD, *also}
     return jobs
 
 
@@ -279,13 +279,13 @@ def completed_jobs(database_url: str) -> list[Job]:
 def end_and_audit():
     """End a deployment in order and hold all that it leaves against the rules; returns its jobs, all complete."""
 
-    def end(pool: Deployment, database_url: str) -> list[Job]:
+    def end(pool: Deployment, database_url: str, also: Collection[JobState] = ()) -> list[Job]:
         state_dirs = {host: pool.directory / host for host in pool.hosts}
         assert findings_at_rest(database_url, state_dirs) == []
         assert pool.end() == dict.fromkeys(pool.names, 0)
         assert idle_findings(database_url, timeout_s=0.0) == []
         assert journal_findings(database_url, state_dirs) == []
-        return completed_jobs(database_url)
+        return completed_jobs(database_url, also)
 
     return end
 

@@ -48,7 +48,7 @@ class _Program:
 
 
 class Deployment:
-    """Processes `api`, `scheduler-1` ..., `node-1` ... (agents), and agents without cards, `requester-1` ...
+    """Processes `api`, `api-2` ..., `scheduler-1` ..., `node-1` ... (agents), agents without cards `requester-1` ...
 
     `options` are for all of them; `own`, by name, for one; `launchers` are words before the command of one (such as
     those that enter a network namespace).
@@ -63,6 +63,7 @@ class Deployment:
         schedulers: int = 1,
         agents: int = 2,
         requesters: int = 0,
+        apis: int = 1,
         options: Options | None = None,
         own: Mapping[str, Options] | None = None,
         launchers: Mapping[str, Sequence[str]] | None = None,
@@ -76,9 +77,13 @@ class Deployment:
         without_cards = [f"requester-{number}" for number in range(1, requesters + 1)]
         self._programs |= {host: self._agent(host, {"driver_simulated": {"cards": 0}}) for host in without_cards}
         self.hosts += without_cards
-        port = free_port()
-        self.endpoint = f"http://127.0.0.1:{port}"
-        self._programs[API] = _Program("fpga_pool.cli.daemons.api", {"api": {"port": port, "auth_strategy": "noauth"}})
+        self.endpoints: dict[str, str] = {}
+        for name in [API, *(f"{API}-{number}" for number in range(2, apis + 1))]:
+            port = free_port()
+            self.endpoints[name] = f"http://127.0.0.1:{port}"
+            self._programs[name] = _Program(
+                "fpga_pool.cli.daemons.api", {"api": {"port": port, "auth_strategy": "noauth"}}
+            )
         for name, more in (own or {}).items():
             program = self._programs[name]
             self._programs[name] = _Program(program.module, _merged(program.options, more))
@@ -225,9 +230,9 @@ class Deployment:
 
     def end(self) -> dict[str, int]:
         """End API, agents, then schedulers, those of a kind at once, in order; return the exit status of each."""
-        schedulers = [name for name in self._programs if name not in (API, *self.hosts)]
+        schedulers = [name for name in self._programs if name not in (*self.endpoints, *self.hosts)]
         statuses: dict[str, int] = {}
-        for kind in ([API], self.hosts, schedulers):
+        for kind in (list(self.endpoints), self.hosts, schedulers):
             for name in kind:
                 self._processes[name].terminate()
             statuses |= {name: self._wait(name) for name in kind}
@@ -266,9 +271,14 @@ class Deployment:
         """All processes."""
         return list(self._programs)
 
-    def client(self, project_id: str = "demo") -> Client:
-        """Return a client of the pool's API."""
-        self._clients.append(Client(self.endpoint, project_id=project_id))
+    @property
+    def endpoint(self) -> str:
+        """Where the first API listens."""
+        return self.endpoints[API]
+
+    def client(self, project_id: str = "demo", api: str = API) -> Client:
+        """Return a client of one of the pool's APIs."""
+        self._clients.append(Client(self.endpoints[api], project_id=project_id))
         return self._clients[-1]
 
     def wait_for_hosts(self, hosts: Sequence[str], timeout_s: float = START_TIMEOUT_S) -> None:

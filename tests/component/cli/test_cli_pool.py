@@ -79,7 +79,7 @@ def test_help_lists_the_commands(run):
 def test_pool_that_is_not_there_fails_in_one_line(run):
     answer = run("slot", "list", endpoint="http://127.0.0.1:9")
     assert answer.status == 1
-    assert answer.err == "fpga-pool: no pool responds at http://127.0.0.1:9: is fpga-pool-standalone running there?\n"
+    assert answer.err == "fpga-pool: no pool responds at http://127.0.0.1:9: is its API running there?\n"
 
 
 def test_debug_tells_the_trace(run):

@@ -1,0 +1,104 @@
+"""Batches, pipelines, tasks and gangs while every part of the pool, and what it stands on, is killed and stalled.
+
+`FPGA_POOL_DRILL` says how many jobs, shares and processes there are, `FPGA_POOL_DRILL_SEEDS` for how many seeds.
+"""
+
+import contextlib
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.model.objects.pool import ENDED_BATCHES, Job, JobState
+from fpga_pool.store import Store
+from support.drill import PROJECTS, Clients, Faults, items
+from support.servers import MariaDB, PostgreSQL, RabbitMQ
+
+OBJECTS = int(os.environ.get("FPGA_POOL_DRILL", "200"))
+SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
+
+SHARD_TIMEOUT_S = 4.0
+OPTIONS = {
+    "scheduler": {"shards": 2, "shard_timeout_s": SHARD_TIMEOUT_S, "gang_migration_s": 0.5},
+    "driver_simulated": {"cards": 2, "load_fails": 0.01, "card_disappears": 0.003, "card_returns_after_s": 0.5},
+    "agent": {"gang_processors": "0,1"},
+    "runner_simulated": {"migration_s": 0.5},
+}
+
+
+@pytest.fixture
+def broker(run_server, servers_directory):
+    yield from run_server(RabbitMQ(servers_directory / "drill"))
+
+
+@pytest.fixture(params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
+def database(request, run_server, servers_directory):
+    yield from run_server(request.param(servers_directory / f"drill-{request.param.name}"))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the database has at the end."""
+
+    jobs: list[Job]
+    batches: set[str]
+    unfinished: set[str]
+
+    @property
+    def finished(self) -> Counter[tuple[JobState, int]]:
+        """How many jobs ended in a state and were reported as finished so many times."""
+        return Counter((job.state, [entry.event for entry in job.history].count("JobFinished")) for job in self.jobs)
+
+    @property
+    def held(self) -> set[str]:
+        """The jobs whose results are with their agents."""
+        return {job.uuid for job in self.jobs if job.state is JobState.RESULT_HELD}
+
+
+def recorded(database_url: str) -> Recorded:
+    with contextlib.closing(Store(database_url)) as store, store.reading() as tx:
+        batches = tx.batches()
+        return Recorded(
+            jobs=[tx.job(job.uuid) for batch in batches for job in tx.batch_jobs(batch.uuid)],
+            batches={batch.uuid for batch in batches},
+            unfinished={batch.uuid for batch in batches if batch.state not in ENDED_BATCHES},
+        )
+
+
+def files_left(directory: Path, hosts: list[str], held: set[str]) -> list[str]:
+    """Return the files of jobs in the directories of agents that are not results still held."""
+    return [
+        str(file.relative_to(directory))
+        for host in hosts
+        for kind in ("inputs", "results", "processes")
+        for file in (directory / host / kind).iterdir()
+        if file.name not in held
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300 + OBJECTS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_or_doubled(deployment, broker, database, seed, tmp_path, end_and_audit):
+    url = database.new_database()
+    pool = deployment(broker.url, url, schedulers=2, agents=4, apis=2, options=OPTIONS)
+    work = items(OBJECTS, seed)
+    clients = Clients(pool, work, tmp_path / "results")
+    faults = Faults(pool, [broker, database], seed, stall_s=SHARD_TIMEOUT_S + 2.0)
+    clients.start()
+    faults.run(lambda: clients.busy)
+    print(dict(faults.done))
+    assert not clients.ledger.wrong, "\n".join(clients.ledger.wrong)
+    assert clients.ledger.ended == len(work)
+    gangs = {gang.uuid for project in PROJECTS for gang in pool.client(project).gangs(limit=None)}
+    end_and_audit(pool, url, [JobState.CANCELLED])
+    found = recorded(url)
+    print(dict(found.finished))
+    uuids = clients.ledger.uuids
+    assert gangs == uuids["gang"]
+    assert found.batches == set().union(*(uuids[kind] for kind in uuids.keys() - {"gang"}))
+    assert found.unfinished == set()
+    assert {count for (state, count) in found.finished if state is not JobState.CANCELLED} == {1}
+    assert files_left(pool.directory, pool.hosts, found.held) == []

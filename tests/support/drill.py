@@ -1,0 +1,297 @@
+"""A drill: clients work while the parts of a pool are killed, stalled, restarted and drained; a ledger of their own.
+
+All is drawn from one seed: what is submitted, how it is submitted, which part fails when.  How these meet is not, so a
+finding is looked at in the logs, not by running the seed again.
+"""
+
+import contextlib
+import hashlib
+import itertools
+import queue
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from fpga_pool.client import Client, JobSpec, Subtask
+from fpga_pool.client.runner import RunSettings
+from fpga_pool.model.exceptions import InvalidTransition, ServiceUnavailable
+from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
+from fpga_pool.model.objects.pool import BatchState
+from support.deployment import Deployment
+from support.servers.server import Server
+
+PATIENCE_S = 180.0
+#: A client that is not put off by a pool that does not answer for a while.
+PATIENT = RunSettings(patience_s=PATIENCE_S, timeout_s=3600.0)
+PROJECTS = ("blue", "green")
+BATCH_SIZES = (1, 1, 1, 2, 5, 20, 50, 100)
+#: Of 100 items so many are of each kind.
+MIX = {"batch": 48, "left": 16, "cancelled": 10, "pipeline": 8, "task": 10, "gang": 8}
+#: So many items are under way at any time.
+CLIENTS = 10
+
+
+@dataclass(frozen=True)
+class Item:
+    """One submission: of a kind of MIX, with the inputs of its jobs, or the processes of a gang."""
+
+    kind: str
+    number: int
+    project: str
+    inputs: tuple[bytes, ...]
+
+    @property
+    def objects(self) -> int:
+        """Jobs, shares or processes."""
+        return len(self.inputs)
+
+
+def items(objects: int, seed: int) -> list[Item]:
+    """Draw submissions until they have this many jobs, shares and processes."""
+    rng = random.Random(seed)
+    drawn: list[Item] = []
+    while sum(item.objects for item in drawn) < objects:
+        (kind,) = rng.choices(list(MIX), list(MIX.values()))
+        count = rng.choice(BATCH_SIZES) if kind in ("batch", "left", "cancelled") else rng.randint(1, 4)
+        inputs = tuple(rng.randbytes(round(10 ** rng.uniform(0, 4.5))) for _ in range(count))
+        drawn.append(Item(kind, len(drawn), rng.choice(PROJECTS), inputs))
+    return drawn
+
+
+@dataclass
+class Ledger:
+    """What clients know at the end: uuids by kind, and what is not as it should be."""
+
+    uuids: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in MIX})
+    wrong: list[str] = field(default_factory=list)
+    ended: int = 0
+
+
+class Clients:
+    """Threads that submit items, one after the other, each by one of the APIs, and write the ledger."""
+
+    def __init__(self, pool: Deployment, work: Sequence[Item], directory: Path) -> None:
+        self.ledger = Ledger()
+        self._pool = pool
+        self._directory = directory
+        self._work: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        for item in work:
+            self._work.put(item)
+        self._do: dict[str, Callable[[Item], None]] = {
+            "batch": self._batch,
+            "left": self._left,
+            "cancelled": self._cancelled,
+            "pipeline": self._pipeline,
+            "task": self._task,
+            "gang": self._gang,
+        }
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(CLIENTS)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any has not ended."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _run(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._work.get_nowait()
+                try:
+                    self._do[item.kind](item)
+                except Exception as error:
+                    self._blame(item, repr(error))
+                self.ledger.ended += 1
+
+    def _blame(self, item: Item, what: str) -> None:
+        self.ledger.wrong.append(f"{item.kind} {item.number}: {what}")
+
+    def _client(self, item: Item, turn: int = 0) -> Client:
+        names = list(self._pool.endpoints)
+        return self._pool.client(item.project, names[(item.number + turn) % len(names)])
+
+    def _settings(self, item: Item) -> dict[str, Any]:
+        return {"output_dir": self._directory / f"item-{item.number}", "settings": PATIENT}
+
+    def _specs(self, item: Item) -> list[JobSpec]:
+        requester = self._pool.hosts[item.number % len(self._pool.hosts)]
+        return [JobSpec("sha256", data, requester, name=f"{number}") for number, data in enumerate(item.inputs)]
+
+    def _hold_against(self, item: Item, found: Any) -> None:
+        for data, job in zip(item.inputs, found.jobs, strict=True):
+            if job.result is None or job.result.read_bytes() != _digest(data):
+                self._blame(item, f"{job.job.uuid}: {job.state} {job.reason or 'with a wrong result'}")
+
+    def _batch(self, item: Item) -> None:
+        """Run a batch."""
+        runner = self._client(item).runner(self._specs(item), **self._settings(item))
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        self._hold_against(item, runner.run())
+
+    def _left(self, item: Item) -> None:
+        """Submit a batch and leave; fetch its results by the other API."""
+        runner = self._client(item).runner(self._specs(item), **self._settings(item))
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner.submit()
+        found = self._client(item, 1).attached_runner(runner.batch_uuid, self._specs(item), **self._settings(item))
+        self._hold_against(item, found.run())
+
+    def _cancelled(self, item: Item) -> None:
+        """Submit a batch and cancel it; it may be complete before."""
+        runner = self._client(item).runner(self._specs(item), **self._settings(item))
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner.submit()
+        client = self._client(item, 1)
+        with contextlib.suppress(InvalidTransition):  # it has ended
+            _patiently(lambda: client.cancel(runner.batch_uuid))
+        _until(lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED))
+
+    def _pipeline(self, item: Item) -> None:
+        """Run a chain: the digest of the first input, the digest of that result, and so on."""
+        names = [f"{number}" for number in range(item.objects)]
+        requester = self._pool.hosts[0]
+        chain = [Subtask("0", "sha256", item.inputs[0], requester)]
+        chain += [Subtask(name, "sha256", after=(before,)) for before, name in itertools.pairwise(names)]
+        runner = self._client(item).pipeline_runner(chain, **self._settings(item))
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        last = runner.run().jobs[-1]
+        data = item.inputs[0]
+        for _ in names:
+            data = _digest(data)
+        if last.result is None or last.result.read_bytes() != data:
+            self._blame(item, f"{runner.batch_uuid}: {last.state} {last.reason or 'with a wrong result'}")
+
+    def _task(self, item: Item) -> None:
+        """Run a task, a slot for each of its files."""
+        runner = self._client(item).task_runner(
+            "sha256", item.inputs, requester=self._pool.hosts[0], **self._settings(item)
+        )
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        self._hold_against(item, runner.run())
+
+    def _gang(self, item: Item) -> None:
+        """Queue a gang; cancel each fourth one."""
+        uuid = str(uuid4())
+        client = self._client(item)
+        self.ledger.uuids[item.kind].add(uuid)
+        _patiently(lambda: client.create_gang(item.objects, 60.0, 0.5, work_s=1.0, uuid=uuid))
+        if item.number % 4 == 0:
+            with contextlib.suppress(InvalidTransition):
+                _patiently(lambda: client.cancel_gang(uuid))
+        _until(lambda: client.gang(uuid).gang.state in ENDED_GANGS)
+        gang = _patiently(lambda: client.gang(uuid).gang)
+        if gang.state is not GangState.COMPLETED and (item.number % 4 or gang.state is not GangState.CANCELLED):
+            self._blame(item, f"{uuid}: {gang.state} {gang.reason}")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode() + b"\n"
+
+
+def _patiently(call: Callable[[], Any]) -> Any:
+    """Call until the pool answers; ServiceUnavailable when it has not for long."""
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except ServiceUnavailable:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(0.5)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 3 * PATIENCE_S
+    while not _patiently(condition):
+        if time.monotonic() > until_s:
+            raise TimeoutError("it does not end")
+        time.sleep(0.5)
+
+
+@dataclass
+class Faults:
+    """Kills, stalls and restarts the parts of a pool, and drains its slots, one after the other and some at once."""
+
+    pool: Deployment
+    servers: Sequence[Server]
+    seed: int
+    #: Longer than a scheduler or a host may be silent.
+    stall_s: float
+    done: Counter[str] = field(default_factory=Counter)
+
+    def acts(self) -> Iterator[tuple[str, Callable[[random.Random], None]]]:
+        """Draw acts without end: in each round every part is hurt in every way, in another order."""
+        rng = random.Random(self.seed)
+        while True:
+            acts: list[tuple[str, Callable[[random.Random], None]]] = []
+            for name in self.pool.names:
+                acts += [(f"kill {name}", self._killing(name)), (f"stall {name}", self._stalling(name))]
+            for server in self.servers:
+                acts += [(f"{how} {server.name}", self._ending(server, how)) for how in ("stop", "kill")]
+            acts += [(f"drain {host}", self._draining(host)) for host in self.pool.hosts]
+            rng.shuffle(acts)
+            yield from acts
+
+    def run(self, busy: Callable[[], bool]) -> None:
+        """Hurt the pool for as long as clients are busy; all parts are well when this returns."""
+        rng = random.Random(f"{self.seed} pauses")
+        begun_s = time.monotonic()
+        for said, act in self.acts():
+            if not _busy_for(rng.uniform(0.5, 3.0), busy):
+                break
+            print(f"{time.monotonic() - begun_s:6.1f} s: {said}", flush=True)
+            act(rng)
+            self.done[said] += 1
+
+    def _killing(self, name: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            self.pool.kill(name)
+            time.sleep(rng.uniform(0.0, 2.0))
+            self.pool.restart(name)
+
+        return act
+
+    def _stalling(self, name: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            self.pool.stop(name)
+            time.sleep(rng.choice((0.5, self.stall_s)))
+            self.pool.cont(name)
+
+        return act
+
+    def _ending(self, server: Server, how: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            getattr(server, how)()
+            time.sleep(rng.uniform(0.0, 4.0))
+            server.start()
+
+        return act
+
+    def _draining(self, host: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            client = self.pool.client()
+            slots = _patiently(lambda: [slot for slot in client.slots() if slot.host == host])
+            for slot in slots:
+                _patiently(partial(client.drain, slot.uuid, "drill"))
+            time.sleep(rng.uniform(0.5, 3.0))
+            for slot in slots:
+                _patiently(partial(client.resume, slot.uuid))
+
+        return act
+
+
+def _busy_for(seconds: float, busy: Callable[[], bool]) -> bool:
+    until_s = time.monotonic() + seconds
+    while busy() and time.monotonic() < until_s:
+        time.sleep(0.1)
+    return busy()
