@@ -4,6 +4,7 @@ All that a client has to know of a batch is in the pool: where its jobs are, whi
 are held.  Results that are complete in the output directory are not fetched again.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import AT_CLIENT, Goal, Transfer, absent_input, found_result, result_files
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.objects.pool import Job
 
 
@@ -29,7 +30,7 @@ class AttachedRunner(BatchRunner):
 
     def _create(self) -> None:
         """Find the jobs of the batch, and what of their results is here already."""
-        jobs = self._api.jobs(self.batch_uuid)
+        jobs = self._find()
         sources = self._sources([job for job in jobs if not job.predecessors])
         read = {uuid for job in jobs for uuid in job.predecessors}
         self._output_dir.mkdir(parents=True, exist_ok=True)
@@ -44,6 +45,20 @@ class AttachedRunner(BatchRunner):
             )
             for job, sink in zip(jobs, result_files(self._output_dir, jobs), strict=True)
         ]
+
+    def _find(self) -> list[Job]:
+        """Return the jobs of the batch; ServiceUnavailable if the API is silent for longer than the settings allow."""
+        until_s = time.monotonic() + self._settings.patience_s
+        while True:
+            try:
+                jobs = self._api.jobs(self.batch_uuid)
+            except ServiceUnavailable:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(self._settings.slow_poll_s)
+            else:
+                self._heard_s = time.monotonic()
+                return jobs
 
     def _sources(self, jobs: Sequence[Job]) -> dict[str, Input]:
         """Return by job the input that was given; InvalidInput if one is missing or cannot be that of the batch."""

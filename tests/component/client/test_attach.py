@@ -2,13 +2,14 @@
 
 import hashlib
 import threading
+from dataclasses import replace
 
 import pytest
 from oslo_messaging import MessagingTimeout
 
 from fpga_pool.client import Client, RunSettings
 from fpga_pool.client.inputs import JobSpec
-from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.exceptions import InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import BatchState, JobState
 
 QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=60.0)
@@ -44,6 +45,20 @@ def test_results_of_a_submitted_batch_are_fetched_by_another_client(client, othe
     assert result.ok
     assert [outcome.result.read_text() for outcome in result.jobs] == [digest(data), digest(data + b"2")]
     assert [outcome.result.name for outcome in result.jobs] == ["input-0.sha256", "input-1.sha256"]
+
+
+def test_a_pool_that_does_not_answer_for_a_moment_is_asked_again(client, other, responder, pool, tmp_path):
+    batch = client.submit(jobs_of(b"1"), settings=QUICK)
+    pool.breaks["batch_jobs"] = [ServiceUnavailable("it starts again")] * 2
+    assert other.fetch(batch.uuid, tmp_path, settings=QUICK).ok
+    assert pool.breaks["batch_jobs"] == []
+
+
+def test_a_pool_that_does_not_answer_for_long_is_given_up(client, other, responder, pool, tmp_path):
+    batch = client.submit(jobs_of(b"1"), settings=QUICK)
+    pool.breaks["batch_jobs"] = [ServiceUnavailable("it is away")] * 100
+    with pytest.raises(ServiceUnavailable, match="it is away"):
+        other.fetch(batch.uuid, tmp_path, settings=replace(QUICK, patience_s=0.2))
 
 
 def test_submit_returns_while_jobs_wait_for_their_slot(client, responder, pool):
