@@ -42,7 +42,7 @@ Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host, HistoryEntry)
 Created = TypeVar("Created", Batch, Gang, Task)
 
 _PAGE = 1000
-#: Pauses between tries to create something, which double from the first to the longest; how long tries go on by default.
+#: Pauses between tries to create something: they double from the first to the longest; how long tries go on by default.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, CREATE_PATIENCE_S = 0.5, 4.0, 7.5
 
 
