@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import oslo_messaging as messaging
@@ -235,13 +236,21 @@ def count_unreadable(refusals: Refusals) -> None:
         logging.getLogger(logger).addHandler(_Below(refusals, said, code))
 
 
+class _Server(RPCServer):
+    """Idle threads wait until there is work; those of futurist, oslo.messaging's choice, look for it every second."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._executor_cls = ThreadPoolExecutor
+
+
 def server(
     transport: Any, topic: str, name: str, endpoints: Sequence[object], gate: Gate, refusals: Refusals | None = None
 ) -> Any:
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals())
-    return RPCServer(transport, target, dispatcher, "threading")
+    return _Server(transport, target, dispatcher, "threading")
 
 
 class SignedClient:
