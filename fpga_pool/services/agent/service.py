@@ -46,6 +46,8 @@ LOG = logging.getLogger(__name__)
 
 #: How often a running job is looked at: whether it is still wanted, and not late.
 WATCH_S = 0.2
+#: How often loops look that are woken when there is something to do.
+IDLE_S = 30.0
 #: How often the processes of gangs are looked at.
 LOOK_S = 0.2
 #: Reports read for one call.
@@ -125,7 +127,7 @@ class AgentService:
             for slot in card.slots
             for name in [f"{settings.host}/{card.serial}/{slot.region}"]
         }
-        self._watching = Loop(f"watch-{settings.host}", self._watch, settings.heartbeat_s)
+        self._watching = Loop(f"watch-{settings.host}", self._watch, IDLE_S)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
         self.jobs.progress = lambda slot: self.slots[slot].progress()
@@ -144,7 +146,7 @@ class AgentService:
         self.jobs.on_report = self._reporting.wake
         self._ganging = self._gang_loop()
         self._call_took_s = 0.0
-        self._recording = Loop(f"record-{settings.host}", self._record, settings.heartbeat_s)
+        self._recording = Loop(f"record-{settings.host}", self._record, IDLE_S)
         self.jobs.on_end = self._recording.wake
 
     def _gang_loop(self) -> Loop | None:
