@@ -1,0 +1,73 @@
+"""Connections that hold on to data ports: `python -m support.hostile`, with their ports and words as JSON on stdin.
+
+Each says its words and reads until it is closed; then it is opened again, after a pause.
+"""
+
+import hashlib
+import json
+import selectors
+import socket
+import sys
+import time
+
+from fpga_pool.transfer import frames
+
+LOOK_S = 0.05
+
+
+def stranger(token: str) -> bytes:
+    """Return the first words of a client with this token."""
+    return frames.encode(frames.Hello(token))
+
+
+def lane(token: str, data: bytes) -> bytes:
+    """Return the words of a lane for one small job."""
+    order = frames.Order(1, token, len(data), hashlib.sha256(data).hexdigest())
+    return frames.encode(order) + frames.encode_data_header(len(data)) + data
+
+
+class Connections:
+    """All of them, in one thread."""
+
+    def __init__(self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float) -> None:
+        self._pause_s = pause_s
+        self._ports = ports
+        self._said = said
+        self._selector = selectors.DefaultSelector()
+        self._due = [(0.0, number) for number in range(len(said))]
+
+    def run(self) -> None:
+        while True:
+            now_s = time.monotonic()
+            for _, number in [due for due in self._due if due[0] <= now_s]:
+                self._open(number)
+            self._due = [due for due in self._due if due[0] > now_s]
+            for key, events in self._selector.select(LOOK_S):
+                self._serve(key, events)
+
+    def _open(self, number: int) -> None:
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.connect_ex(tuple(self._ports[number % len(self._ports)]))
+        self._selector.register(sock, selectors.EVENT_WRITE, number)
+
+    def _serve(self, key: selectors.SelectorKey, events: int) -> None:
+        sock, number = key.fileobj, key.data
+        assert isinstance(sock, socket.socket)
+        try:
+            if events & selectors.EVENT_WRITE:
+                sock.send(self._said[number])
+                self._selector.modify(sock, selectors.EVENT_READ, number)
+            elif sock.recv(65536):
+                return
+            else:
+                raise ConnectionResetError
+        except OSError:
+            self._selector.unregister(sock)
+            sock.close()
+            self._due.append((time.monotonic() + self._pause_s, number))
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    Connections(given["ports"], [bytes.fromhex(words) for words in given["said"]], given["pause_s"]).run()
