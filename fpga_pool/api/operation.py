@@ -15,6 +15,7 @@ from fpga_pool.api.personas import ALL, Persona
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import EventQuery, NoQuery, Page, WorkQuery
 from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rest import show
 
 
@@ -26,6 +27,8 @@ class Call:
     uuid: str
     query: Any
     body: Any
+    #: Versions one of which the object must have (If-Match); None = any.
+    seen: Seen = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,22 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: What the uuid, or the name, in the path names.
     noun: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the one object that it answers: `handle` returns the object itself; "" = it answers otherwise."""
+        key, *others = self.answer if isinstance(self.answer, dict) else ("", "")
+        return "" if others or isinstance(self.answer[key], list) else key
+
+    @property
+    def has_tag(self) -> bool:
+        """Whether its answer has an ETag, which says what the object of the path is like now."""
+        return self.status == 200 and self.method != "POST" and self.key != ""
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it changes the object of the path, if a client wants so only in a version that it has seen."""
+        return self.method in ("PUT", "PATCH", "DELETE")
 
 
 # ---- Lists

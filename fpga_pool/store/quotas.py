@@ -16,6 +16,7 @@ from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, BatchState
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
 from fpga_pool.store.tables.models import BatchRow, JobRow, QuotaRow, RunRow
@@ -54,17 +55,19 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
         return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
 
-def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
+def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = None) -> None:
     """Change limits of a project; those that are None stay as they are."""
     with store.admission() as tx:
         before = lock_limits(tx.connection, project_id)
+        require_seen(before, seen)
         values = {one.value: limits.over(before).of(one) for one in Resource}
         tx.connection.execute(_QUOTAS.update().where(_QUOTAS.c.project_id == project_id).values(values))
 
 
-def unset_limits(store: Store, project_id: str) -> None:
+def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
+        require_seen(lock_limits(tx.connection, project_id), seen)
         tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
 
 
