@@ -4,6 +4,7 @@ import operator
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -149,6 +150,13 @@ def events_of(noun: str, path: str, of: Persona) -> Operation:
             # By its number: meanwhile the event itself may be forgotten.
             after = operator.lt if query.sort.endswith(":desc") else operator.gt
             found = [event for event in found if after(event.number, query.marker)]
+        if query.event:
+            found = [event for event in found if event.event in query.event]
+        # By their times as they are shown.
+        if query.since is not None:
+            found = [event for event in found if datetime.fromtimestamp(event.at, UTC) >= query.since]
+        if query.until is not None:
+            found = [event for event in found if datetime.fromtimestamp(event.at, UTC) < query.until]
         found = found[: query.limit]
         links = links_of(request.path, query.limit, found, lambda event: event.number)
         return {"events": [show(event) for event in found], "links": links}

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from fpga_pool.client.filters import HostFilters, JobFilters, NameFilters, SlotFilters, TaskFilters, WorkFilters
+from fpga_pool.client.filters import EventFilters, HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
 from fpga_pool.client.resources import marker_of, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
@@ -148,7 +148,7 @@ class PoolApi:
         return read(Job, self._http.call("GET", f"/v1/jobs/{segment(uuid)}"), "job")
 
     def events(
-        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[NameFilters]
+        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[EventFilters]
     ) -> list[HistoryEntry]:
         """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
         return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
@@ -158,7 +158,11 @@ class PoolApi:
     ) -> list[Listed]:
         """Return things of a kind, page by page."""
         found: list[Listed] = []
-        params = {key: date(value) if key == "since" else value for key, value in filters.items() if value is not None}
+        params = {
+            key: date(value) if key in ("since", "until") else value
+            for key, value in filters.items()
+            if value is not None
+        }
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{path or name}", params=params)

@@ -7,7 +7,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from fpga_pool.cli.arguments import moment
-from fpga_pool.cli.client.base import LongLister, Moment, PoolLister, Seconds, Table
+from fpga_pool.cli.client.base import TIMES, LongLister, Moment, PoolLister, Seconds, Table
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.quotas import UNLIMITED, Quota, QuotaLimits, Resource
 
@@ -95,8 +95,7 @@ class ShowUsage(LongLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        forms = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
-        parser.add_argument("--start", type=moment, metavar="TIME", help=f"{forms} (default: a day before the end)")
+        parser.add_argument("--start", type=moment, metavar="TIME", help=f"{TIMES} (default: a day before the end)")
         parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
         projects = parser.add_mutually_exclusive_group()
         projects.add_argument("--project-id", metavar="ID", help="of this project (admins only)")

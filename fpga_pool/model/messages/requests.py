@@ -363,8 +363,13 @@ class HostQuery(NameQuery, frozen=True, kw_only=True):
 
 
 class EventQuery(Message, frozen=True, kw_only=True):
-    """Which part of the events of an object is wanted."""
+    """Which part of the events of an object is wanted: those that all parameters fit."""
 
+    #: One or several names of events.
+    event: tuple[Text, ...] = ()
+    #: At that time or later; before that time.
+    since: Since | None = None
+    until: Since | None = None
     sort: Annotated[str, Meta(pattern=r"^at(:asc|:desc)?\Z", description="at:asc or at:desc")] = "at:desc"
     limit: Limit1000 = 100
     #: Number of the last event of the page before; None = the first page.

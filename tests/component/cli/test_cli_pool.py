@@ -38,6 +38,11 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     ]
     (last,) = run("event", "list", "slot", "node-1/card-0/r0", "--sort", "at:asc", "--marker", 1, "-f", "json").json
     assert (last["number"], last["event"]) == (2, "DrainCompleted")
+    (drained,) = run(
+        *("event", "list", "slot", "node-1/card-0/r0", "--event", "DrainRequested", "--since", "1h", "-f", "json")
+    ).json
+    assert drained["number"] == 1
+    assert run("event", "list", "slot", "node-1/card-0/r0", "--until", "1h", "-f", "json").json == []
     assert "request_id" in run("event", "list", "slot", "node-1/card-0/r0").out
     assert run("event", "list", "lease", "x").status == 2
 
