@@ -213,7 +213,7 @@ class PoolBench:
         self.used = [
             Usage(
                 project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
-                input_bytes=20, result_bytes=7,
+                vcpu_s=15.0, instance_slot_s=60.0, input_bytes=20, result_bytes=7,
             )
             for project in projects
             for function in functions

@@ -258,7 +258,10 @@ class TaskDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a project has used of one function: jobs that have computed to their end, from `begin_at` up to `end_at`."""
+    """What a project has used of one function from `begin_at` up to `end_at`.
+
+    Jobs have computed to their end; `function` is "" where an instance loads its slot itself.
+    """
 
     project_id: str
     function: str
@@ -268,6 +271,10 @@ class Usage:
     #: How long they computed on slots, and on CPU workers.
     slot_s: Number
     cpu_s: Number
+    #: The same in seconds of standard vCPUs, by the function's speedup; None = it is not in the catalogue any more.
+    vcpu_s: Number | None
+    #: How long instances held slots, whatever they did there.
+    instance_slot_s: Number
     input_bytes: int
     result_bytes: int
 

@@ -39,13 +39,12 @@ from fpga_pool.model.values import changed
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.quotas import quota, set_limits, unset_limits, usage
+from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
 
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
 
-DAY_S = 86_400.0
 #: Longer periods are added up by their parts: what one request reads is limited.
 LONGEST_PERIOD_S = 31 * DAY_S
 
@@ -277,9 +276,12 @@ class QuotaRequests:
 
     @answers
     def usage(self, context: Context, page: UsagePage) -> list[Usage]:
-        end_at = self._service.clock() if page.end_at is None else page.end_at
+        service = self._service
+        now_s = service.clock()
+        end_at = now_s if page.end_at is None else page.end_at
         begin_at = max(end_at - DAY_S, 0.0) if page.begin_at is None else page.begin_at
         if not 0 < end_at - begin_at <= LONGEST_PERIOD_S:
             days = LONGEST_PERIOD_S / DAY_S
             raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
-        return usage(self._service.store, page, begin_at, end_at)
+        speedups = {name: function.speedup for name, function in service.catalogue.functions.items()}
+        return usage(service.store, page, begin_at, end_at, now_s, speedups)
