@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 from flask import Flask, Response, current_app, g, jsonify, request
@@ -21,7 +20,7 @@ from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS
 from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
 from fpga_pool.api.rates import RequestRates
-from fpga_pool.api.server import is_loopback
+from fpga_pool.api.server import is_foreign
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import from_body, hints_of, read
@@ -173,8 +172,7 @@ def _note_start() -> None:
 
 def _require_loopback_name() -> None:
     """Refuse a request that came under a foreign name: a web page whose name was made to lead here."""
-    name = urlsplit(f"//{request.host}").hostname
-    if name is None or not is_loopback(name):
+    if is_foreign(request.host):
         raise BadRequest("Host: expected the loopback address on which this API listens")
 
 

@@ -4,6 +4,7 @@ import ipaddress
 import logging
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.types import WSGIApplication
 
 from cheroot import wsgi
@@ -32,6 +33,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_foreign(host_header: str) -> bool:
+    """Return whether a request came under a name that leads to loopback by somebody's doing, such as a web page's."""
+    try:
+        name = urlsplit(f"//{host_header}").hostname
+    except ValueError:
+        return True
+    return name is None or not is_loopback(name)
 
 
 class _Server(wsgi.Server):
