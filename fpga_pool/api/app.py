@@ -152,6 +152,8 @@ def _tag(response: Response, version: str) -> None:
     """
     tag = "-".join(filter(None, [version, digest(response.get_data())]))
     response.set_etag(tag)
+    # A cache may keep it for this caller, and asks whether it is still so.
+    response.headers["Cache-Control"] = "private, no-cache"
     if request.method in ("GET", "HEAD") and request.if_none_match.contains_weak(tag):
         response.status_code = 304
 

@@ -59,8 +59,12 @@ class PoolApi:
         user_id: str = "demo",
         timeout_s: float = 30.0,
         connect_retries: int = 2,
+        cacert: str | None = None,
     ) -> None:
-        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT."""
+        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT.
+
+        `cacert` is a file of the authorities that may have signed the endpoint's certificate; a login has its own.
+        """
         self._hosts: Mapping[str, Host] = {}
         self._http = ApiSession(
             endpoint or (DEFAULT_ENDPOINT if login is None else None),
@@ -69,6 +73,7 @@ class PoolApi:
             login=login,
             timeout_s=timeout_s,
             connect_retries=connect_retries,
+            cacert=cacert,
         )
 
     def __enter__(self) -> Self:

@@ -51,6 +51,7 @@ def test_every_object_has_an_etag_which_spares_its_body_while_it_stays_the_same(
         again = api.get(path, headers={"If-None-Match": first.headers["ETag"]})
         assert (noun, again.status_code, again.data) == (noun, 304, b"")
         assert again.headers["ETag"] == first.headers["ETag"]
+        assert again.headers["Cache-Control"] == first.headers["Cache-Control"] == "private, no-cache"
         assert again.headers["x-openstack-request-id"].startswith("req-")
         assert api.get(path, headers={"If-None-Match": '"another"'}).json == first.json
         assert api.head(path).headers["ETag"] == first.headers["ETag"]

@@ -204,3 +204,13 @@ def test_services_are_listed(run):
         ("agent", "node-1", "up"),
         ("agent", "node-2", "up"),
     ]
+
+
+def test_the_authorities_of_a_pool_that_speaks_https_are_named(run, pool, serve, certificate):
+    from fpga_pool.conf.catalogue import server_tls
+
+    files = dict(zip(("tls_cert", "tls_key"), certificate, strict=True))
+    url = serve(pool, tls=server_tls({"api": files}, "api", *files))
+    assert len(run("--os-cacert", certificate[0], "slot", "list", "-f", "json", endpoint=url).json) == 2
+    refused = run("slot", "list", endpoint=url)
+    assert (refused.status, "is not trusted" in refused.err) == (2, True)
