@@ -90,11 +90,27 @@ def _family(
     )  # fmt: skip
 
 
+def _create_batch(call: Call) -> Batch:
+    return scheduler().create_batch(_batch_request(call))
+
+
 def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
     return _request(BatchRequest, call)
+
+
+def _create_gang(call: Call) -> Gang:
+    return scheduler().create_gang(_request(GangRequest, call))
+
+
+def _create_task(call: Call) -> Task:
+    return scheduler().create_task(_request(TaskRequest, call))
+
+
+def _create_pipeline(call: Call) -> Batch:
+    return scheduler().create_pipeline(_request(PipelineRequest, call))
 
 
 def _request(wanted: type, call: Call) -> Any:
@@ -198,8 +214,8 @@ def _next_usage(last: Any, limit: int) -> dict[str, str]:
 _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
-    *_family("batch", "batches", Batch, BatchDetail, BatchRequest,
-             lambda call: scheduler().create_batch(_batch_request(call)), BatchState, detail="batch_detail"),
+    *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
+             detail="batch_detail"),
     Operation(method="GET", path=f"{_BATCH}/jobs", name="list_batch_jobs", persona=READER,
               handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),
@@ -214,12 +230,9 @@ OPERATIONS = (
     Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
               handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
               summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
-    *_family("gang", "gangs", Gang, GangDetail, GangRequest,
-             lambda call: scheduler().create_gang(_request(GangRequest, call)), GangState),
-    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest,
-             lambda call: scheduler().create_pipeline(_request(PipelineRequest, call)), BatchState),
-    *_family("task", "tasks", Task, TaskDetail, TaskRequest,
-             lambda call: scheduler().create_task(_request(TaskRequest, call)), TaskState, TaskQuery),
+    *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
+    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
+    *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
     list_of("jobs", Job, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},

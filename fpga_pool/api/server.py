@@ -37,7 +37,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_foreign(host_header: str) -> bool:
-    """Return whether a request came under a name that leads to loopback by somebody's doing, such as a web page's."""
+    """Return whether a request came under a name that is none of loopback: a web page can make its own lead there."""
     try:
         name = urlsplit(f"//{host_header}").hostname
     except ValueError:
