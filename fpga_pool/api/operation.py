@@ -14,7 +14,8 @@ from flask import request
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages.requests import EventQuery, NoQuery, Page, WorkQuery
+from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkQuery
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rest import show

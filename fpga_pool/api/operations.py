@@ -19,31 +19,33 @@ from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, M
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
+from fpga_pool.model.messages.queries import (
+    CalibrationQuery,
+    HostQuery,
+    JobQuery,
+    ProjectJobQuery,
+    SlotQuery,
+    TaskQuery,
+    UsageQuery,
+    WorkQuery,
+)
 from fpga_pool.model.messages.requests import (
     BatchDetail,
     Calibration,
-    CalibrationQuery,
     FunctionInfo,
     GangDetail,
-    HostQuery,
     JobList,
-    JobQuery,
     Page,
     PipelineDetail,
     PlannedBatch,
-    ProjectJobQuery,
     Receipts,
     Service,
     SlotChange,
-    SlotQuery,
     TaskDetail,
-    TaskQuery,
     Ticket,
     TicketRequests,
     Usage,
     UsagePage,
-    UsageQuery,
-    WorkQuery,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState

@@ -163,11 +163,8 @@ class PoolApi:
     ) -> list[Listed]:
         """Return things of a kind, page by page."""
         found: list[Listed] = []
-        params = {
-            key: date(value) if key in ("since", "until") else value
-            for key, value in filters.items()
-            if value is not None
-        }
+        given = {key: value for key, value in filters.items() if value is not None}
+        params = {key: date(value) if key in ("since", "until") else value for key, value in given.items()}
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{path or name}", params=params)
@@ -339,9 +336,8 @@ class PoolApi:
 
         The end is now by default, and the start a day before it; None = of the own project.
         """
-        given = {"project_id": project_id, "start": date(start), "end": date(end)}
+        given = {"project_id": project_id, "start": date(start), "end": date(end), "limit": _PAGE}
         params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        params["limit"] = _PAGE
         found: list[Usage] = []
         while True:
             answer = self._http.call("GET", "/v1/usage", params=params)
@@ -349,8 +345,8 @@ class PoolApi:
             if not answer.get("links"):
                 return found
             last = found[-1]
-            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
-            params |= {"marker": f"{last.project_id}/{last.function}"}
+            marker = f"{last.project_id}/{last.function}"
+            params |= {"start": date(last.begin_at), "end": date(last.end_at), "marker": marker}
 
     # The pool
 

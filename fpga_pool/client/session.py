@@ -64,6 +64,9 @@ BY_CODE = {
 #: A request that comes too early is repeated when the API says, and at last so long after its first try, in seconds.
 _PATIENCE_S = 60.0
 
+#: What OpenSSL says of a certificate, within all that those above it say.
+_UNTRUSTED = re.compile(r"certificate verify failed: (.*?) \(")
+
 #: Connections kept open: as many as a batch has streams that ask for tickets.
 _CONNECTIONS = 64
 
@@ -166,7 +169,9 @@ class ApiSession:
         try:
             return self._adapter.request(path, method, **options)
         except ksa.SSLError as error:
-            raise InvalidInput(f"the certificate of {self.endpoint} is not trusted: {error}") from error
+            untrusted = _UNTRUSTED.search(str(error))
+            why = f"its certificate is not trusted: {untrusted[1]}" if untrusted else str(error)
+            raise InvalidInput(f"{self.endpoint}: {why}") from error
         except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
         except (ksa.EndpointNotFound, ksa.MissingAuthPlugin) as error:

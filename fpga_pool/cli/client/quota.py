@@ -153,7 +153,8 @@ class ExportUsage(PoolCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Ask for each period, and print."""
-        end = time.time() if parsed_args.end is None else parsed_args.end
+        now = time.time()
+        end = now if parsed_args.end is None else min(parsed_args.end, now)
         start = end - DAY_S if parsed_args.start is None else parsed_args.start
         length, prices = parsed_args.period, dict(parsed_args.price)
         frames = [

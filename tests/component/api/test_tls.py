@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from fpga_pool.api.openapi import openapi
 from fpga_pool.api.reception import ReceptionLimits
 from fpga_pool.client import Client
 from fpga_pool.conf.catalogue import server_tls
@@ -71,14 +72,18 @@ def test_several_requests_of_one_connection_are_answered(secure, connect):
 
 
 def test_a_body_and_an_answer_of_many_records_arrive_whole(secure, connect):
-    """A record of TLS has 16 KiB at most; jobs of a batch are more than 50 of them."""
+    """A record of TLS has 16 KiB at most; the body is more than 50 of them, the answer more than 4."""
     connection = connect(secure())
-    body = json.dumps({"jobs": [JOB | {"name": f"job {number} " + 200 * "x"} for number in range(3000)]})
+    jobs = [JOB | {"name": f"job {number} " + 200 * "x"} for number in range(3000)]
+    body = json.dumps({"jobs": [*jobs, JOB | {"function": "nosuch"}]})
     assert len(body) > 50 * 16 * 1024
     status, answer = ask(connection, "POST", "/v1/batches", body, {"Content-Type": "application/json"})
-    assert status == 201
-    _, listed = ask(connection, "GET", f"/v1/batches/{answer['batch']['uuid']}/jobs")
-    assert [job["index"] for job in listed["jobs"]] == list(range(3000))
+    assert (status, answer["errors"][0]["code"]) == (400, "fpga_pool.unknown_function")
+    assert answer["errors"][0]["detail"].startswith("jobs[3000].function: 'nosuch'")
+    status, document = ask(connection, "GET", "/v1/openapi.json")
+    assert status == 200
+    assert document == json.loads(json.dumps(openapi()))
+    assert len(json.dumps(document)) > 4 * 16 * 1024
 
 
 def test_a_body_that_is_announced_too_large_is_refused(secure, connect):
@@ -136,7 +141,12 @@ def test_the_client_accepts_only_a_certificate_that_is_proven(secure, certificat
     url = secure()
     with Client(url, cacert=str(certificate[0])) as client:
         assert len(client.slots()) == 2
-    with Client(url) as client, pytest.raises(InvalidInput, match="is not trusted"):
+    with (
+        Client(url) as client,
+        pytest.raises(
+            InvalidInput, match=r"127.0.0.1:[0-9]+: its certificate is not trusted: self-signed certificate$"
+        ),
+    ):
         client.slots()
     with pytest.raises(InvalidInput, match=f"cacert: no file {tmp_path}/none"):
         Client(url, cacert=f"{tmp_path}/none")
