@@ -182,6 +182,7 @@ def certificate(tmp_path_factory):
     (directory / "key.pem").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
+    (directory / "key.pem").chmod(0o600)
     return directory / "cert.pem", directory / "key.pem"
 
 

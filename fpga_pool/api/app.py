@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 from flask import Flask, Response, current_app, g, jsonify, request
@@ -21,11 +20,13 @@ from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS
 from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
 from fpga_pool.api.rates import RequestRates
-from fpga_pool.api.server import is_loopback
+from fpga_pool.api.server import is_foreign
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import from_body, hints_of, read
-from fpga_pool.model.rest import rest_type
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.preconditions import Seen, digest, version_of
+from fpga_pool.model.rest import rest_type, show
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
@@ -110,12 +111,17 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
             authorizer.require(OTHERS, OTHER_PROJECTS, caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
-        answer = operation.handle(Call(known, query, body))
-        headers = dict(operation.headers)
+        answer = thing = operation.handle(Call(known, query, body, _seen(operation)))
+        if operation.key:
+            answer = {operation.key: show(thing, detail=operation.status == 200)}
+        response = _json(answer)
+        response.status_code = operation.status
+        response.headers.update(operation.headers)
         if operation.status == 201:
-            (created,) = answer.values()
-            headers["Location"] = f"{operation.path}/{created.uuid}"
-        return _json(answer), operation.status, headers
+            response.headers["Location"] = f"{operation.path}/{thing.uuid}"
+        if operation.has_tag:
+            _tag(response, version_of(thing))
+        return response
 
     return view
 
@@ -125,6 +131,31 @@ def _query(wanted: Any) -> Any:
     lists = {name for name, hint in hints_of(wanted).items() if get_origin(hint) is tuple}
     given = {name: request.args.getlist(name) if name in lists else text for name, text in request.args.items()}
     return read(wanted, given, "", root="query", strict=False)
+
+
+def _seen(operation: Operation) -> Seen:
+    """Return the versions that If-Match names; InvalidInput where such a condition would not be kept."""
+    if "If-Match" in request.headers and not operation.is_conditional:
+        raise InvalidInput("If-Match: expected with PUT, PATCH and DELETE only")
+    if "If-None-Match" in request.headers and request.method not in ("GET", "HEAD"):
+        raise InvalidInput("If-None-Match: expected with GET only")
+    if "If-Match" not in request.headers or request.if_match.star_tag:
+        return None
+    # A weak one says that the representation may differ: it matches nothing.
+    return tuple(tag.partition("-")[0][:64] for tag in sorted(request.if_match)[:100])
+
+
+def _tag(response: Response, version: str) -> None:
+    """Add the ETag: the version of the object, which If-Match looks at, and a digest of all that is shown of it.
+
+    Where a GET has it already, its answer is 304, without a body.
+    """
+    tag = "-".join(filter(None, [version, digest(response.get_data())]))
+    response.set_etag(tag)
+    # A cache may keep it for this caller, and asks whether it is still so.
+    response.headers["Cache-Control"] = "private, no-cache"
+    if request.method in ("GET", "HEAD") and request.if_none_match.contains_weak(tag):
+        response.status_code = 304
 
 
 def _body() -> bytes:
@@ -143,8 +174,7 @@ def _note_start() -> None:
 
 def _require_loopback_name() -> None:
     """Refuse a request that came under a foreign name: a web page whose name was made to lead here."""
-    name = urlsplit(f"//{request.host}").hostname
-    if name is None or not is_loopback(name):
+    if is_foreign(request.host):
         raise BadRequest("Host: expected the loopback address on which this API listens")
 
 

@@ -22,6 +22,7 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.NotFound, 404),
     (exceptions.UnsupportedVersion, 406),
     (exceptions.Conflict, 409),
+    (exceptions.PreconditionFailed, 412),
     (exceptions.InvalidCatalogue, 500),
     (exceptions.InvalidInput, 400),
     (exceptions.TooManyRequests, 429),

@@ -46,6 +46,13 @@ def openapi() -> dict[str, Any]:
                 "default": {"description": "An error.", "content": _content(schema_of[ErrorAnswer])},
             },
         }
+        if one.has_tag:
+            described["responses"]["200"]["headers"] = {"ETag": {"schema": {"type": "string"}}}
+        if one.has_tag and one.method == "GET":
+            described["responses"]["304"] = {"description": "The client has this answer: If-None-Match names it."}
+        if one.is_conditional:
+            changed = "The object has changed since the answer that If-Match names."
+            described["responses"]["412"] = {"description": changed, "content": _content(schema_of[ErrorAnswer])}
         if one.name in bodies:
             described["requestBody"] = {"required": True, "content": _content(schema_of[bodies[one.name]])}
         path = re.sub(r"<(\w+)>", r"{\1}", one.path)
@@ -81,6 +88,9 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     for name in re.findall(r"<(\w+)>", operation.path):
         schema = {"type": "string"} | ({"format": "uuid"} if name == "uuid" else {})
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    condition = "If-Match" if operation.is_conditional else "If-None-Match" if operation.has_tag else ""
+    if condition:
+        found.append({"name": condition, "in": "header", "required": False, "schema": {"type": "string"}})
     schemas, components = msgspec.json.schema_components([operation.query], ref_template="{name}")
     for name, schema in components[schemas[0]["$ref"]].get("properties", {}).items():
         found.append({"name": name, "in": "query", "required": False, "schema": schema})

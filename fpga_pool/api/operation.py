@@ -4,6 +4,7 @@ import operator
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -13,8 +14,10 @@ from flask import request
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages.requests import EventQuery, NoQuery, Page, WorkQuery
+from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkQuery
+from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rest import show
 
 
@@ -26,6 +29,8 @@ class Call:
     uuid: str
     query: Any
     body: Any
+    #: Versions one of which the object must have (If-Match); None = any.
+    seen: Seen = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,22 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: What the uuid, or the name, in the path names.
     noun: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the one object that it answers: `handle` returns the object itself; "" = it answers otherwise."""
+        key, *others = self.answer if isinstance(self.answer, dict) else ("", "")
+        return "" if others or isinstance(self.answer[key], list) else key
+
+    @property
+    def has_tag(self) -> bool:
+        """Whether its answer has an ETag, which says what the object of the path is like now."""
+        return self.status == 200 and self.method != "POST" and self.key != ""
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it changes the object of the path, if a client wants so only in a version that it has seen."""
+        return self.method in ("PUT", "PATCH", "DELETE")
 
 
 # ---- Lists
@@ -130,6 +151,13 @@ def events_of(noun: str, path: str, of: Persona) -> Operation:
             # By its number: meanwhile the event itself may be forgotten.
             after = operator.lt if query.sort.endswith(":desc") else operator.gt
             found = [event for event in found if after(event.number, query.marker)]
+        if query.event:
+            found = [event for event in found if event.event in query.event]
+        # By their times as they are shown.
+        if query.since is not None:
+            found = [event for event in found if datetime.fromtimestamp(event.at, UTC) >= query.since]
+        if query.until is not None:
+            found = [event for event in found if datetime.fromtimestamp(event.at, UTC) < query.until]
         found = found[: query.limit]
         links = links_of(request.path, query.limit, found, lambda event: event.number)
         return {"events": [show(event) for event in found], "links": links}

@@ -19,31 +19,33 @@ from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, M
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
+from fpga_pool.model.messages.queries import (
+    CalibrationQuery,
+    HostQuery,
+    JobQuery,
+    ProjectJobQuery,
+    SlotQuery,
+    TaskQuery,
+    UsageQuery,
+    WorkQuery,
+)
 from fpga_pool.model.messages.requests import (
     BatchDetail,
     Calibration,
-    CalibrationQuery,
     FunctionInfo,
     GangDetail,
-    HostQuery,
     JobList,
-    JobQuery,
     Page,
     PipelineDetail,
     PlannedBatch,
-    ProjectJobQuery,
     Receipts,
     Service,
     SlotChange,
-    SlotQuery,
     TaskDetail,
-    TaskQuery,
     Ticket,
     TicketRequests,
     Usage,
     UsagePage,
-    UsageQuery,
-    WorkQuery,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState
@@ -69,11 +71,11 @@ def _family(
     """Return how things of a kind are listed, created, shown and cancelled."""
     path, detail = f"/v1/{nouns}", detail or noun
 
-    def show_one(call: Call) -> dict[str, Any]:
-        return {noun: show(getattr(scheduler(), detail)(tenant().project_id, call.uuid), detail=True)}
+    def show_one(call: Call) -> Any:
+        return getattr(scheduler(), detail)(tenant().project_id, call.uuid)
 
-    def cancel(call: Call) -> dict[str, Any]:
-        return {noun: show(getattr(scheduler(), f"cancel_{noun}")(tenant().project_id, call.uuid))}
+    def cancel(call: Call) -> Any:
+        return getattr(scheduler(), f"cancel_{noun}")(tenant().project_id, call.uuid, call.seen)
 
     one = f"{path}/<uuid>"
     return (
@@ -90,12 +92,8 @@ def _family(
     )  # fmt: skip
 
 
-def _create_batch(call: Call) -> dict[str, Any]:
-    return {"batch": show(scheduler().create_batch(_batch_request(call)))}
-
-
-def _plan_batch(call: Call) -> dict[str, Any]:
-    return {"plan": show(scheduler().plan_batch(_batch_request(call)))}
+def _create_batch(call: Call) -> Batch:
+    return scheduler().create_batch(_batch_request(call))
 
 
 def _batch_request(call: Call) -> Any:
@@ -105,16 +103,16 @@ def _batch_request(call: Call) -> Any:
     return _request(BatchRequest, call)
 
 
-def _create_gang(call: Call) -> dict[str, Any]:
-    return {"gang": show(scheduler().create_gang(_request(GangRequest, call)))}
+def _create_gang(call: Call) -> Gang:
+    return scheduler().create_gang(_request(GangRequest, call))
 
 
-def _create_task(call: Call) -> dict[str, Any]:
-    return {"task": show(scheduler().create_task(_request(TaskRequest, call)))}
+def _create_task(call: Call) -> Task:
+    return scheduler().create_task(_request(TaskRequest, call))
 
 
-def _create_pipeline(call: Call) -> dict[str, Any]:
-    return {"pipeline": show(scheduler().create_pipeline(_request(PipelineRequest, call)))}
+def _create_pipeline(call: Call) -> Batch:
+    return scheduler().create_pipeline(_request(PipelineRequest, call))
 
 
 def _request(wanted: type, call: Call) -> Any:
@@ -152,37 +150,37 @@ def _tickets(call: Call) -> dict[str, Any]:
     return {"tickets": [show(ticket) for ticket in scheduler().tickets(tenant().project_id, call.uuid, wanted)]}
 
 
-def _confirm_results(call: Call) -> dict[str, Any]:
+def _confirm_results(call: Call) -> Batch:
     receipts = as_request(Receipts, call.body, {}, chosen_uuid).receipts
-    return {"batch": show(scheduler().confirm_results(tenant().project_id, call.uuid, receipts), detail=True)}
+    return scheduler().confirm_results(tenant().project_id, call.uuid, receipts)
 
 
 # ---- The pool
 
 
-def _change_slot(call: Call) -> dict[str, Any]:
+def _change_slot(call: Call) -> Slot:
     if call.body.drain:
-        return {"slot": show(scheduler().drain_slot(call.uuid, call.body.reason), detail=True)}
-    return {"slot": show(scheduler().resume_slot(call.uuid), detail=True)}
+        return scheduler().drain_slot(call.uuid, call.body.reason, call.seen)
+    return scheduler().resume_slot(call.uuid, call.seen)
 
 
-def _show_host(call: Call) -> dict[str, Any]:
+def _show_host(call: Call) -> Host:
     found = scheduler().hosts(Page(where={"name": (call.uuid,)}))
     if not found:
         raise NotFound(f"no host {call.uuid[:64]!r}")
-    return {"host": show(found[0], detail=True)}
+    return found[0]
 
 
-def _show_function(call: Call) -> dict[str, Any]:
+def _show_function(call: Call) -> FunctionInfo:
     found = {info.name: info for info in scheduler().functions()}
     if call.uuid not in found:
         raise NotFound(f"no function {call.uuid[:64]!r}")
-    return {"function": show(found[call.uuid], detail=True)}
+    return found[call.uuid]
 
 
-def _set_quota(call: Call) -> dict[str, Any]:
+def _set_quota(call: Call) -> Quota:
     limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, chosen_uuid)
-    return {"quota": show(scheduler().set_quota(_project(call), limits))}
+    return scheduler().set_quota(_project(call), limits, call.seen)
 
 
 def _project(call: Call) -> str:
@@ -228,7 +226,8 @@ OPERATIONS = (
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
     Operation(method="POST", path="/v1/plans", name="plan_batch", persona=AS_CREATE_BATCH,
-              handle=_plan_batch, body=BatchRequest, answer={"plan": PlannedBatch},
+              handle=lambda call: scheduler().plan_batch(_batch_request(call)), body=BatchRequest,
+              answer={"plan": PlannedBatch},
               summary="Plan a batch as if it was created now; nothing is stored."),
     Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
               handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
@@ -239,14 +238,13 @@ OPERATIONS = (
     list_of("jobs", Job, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},
-              handle=lambda call: {"job": show(scheduler().job(tenant().project_id, call.uuid), detail=True)},
+              handle=lambda call: scheduler().job(tenant().project_id, call.uuid),
               summary="Show a job, with its history."),
     events_of("job", "/v1/jobs/<uuid>", READER),
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",
-              handle=lambda call: {"slot": show(scheduler().slot(call.uuid), detail=True)}, answer={"slot": Slot},
-              noun="slot"),
+              handle=lambda call: scheduler().slot(call.uuid), answer={"slot": Slot}, noun="slot"),
     events_of("slot", "/v1/slots/<uuid>", INSPECTOR),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
@@ -272,16 +270,16 @@ OPERATIONS = (
               handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
               answer={"calibration": [Calibration]}),
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
-              handle=lambda _: {"quota": show(scheduler().quota(tenant().project_id))}, answer={"quota": Quota},
+              handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),
     Operation(method="GET", path="/v1/quotas/<name>", name="show_project_quota", persona=INSPECTOR, noun="project",
-              handle=lambda call: {"quota": show(scheduler().quota(_project(call)))}, answer={"quota": Quota},
+              handle=lambda call: scheduler().quota(_project(call)), answer={"quota": Quota},
               summary="Show the quota of a project, and how much of it is used."),
     Operation(method="PUT", path="/v1/quotas/<name>", name="set_quota", persona=OPERATOR, noun="project",
               handle=_set_quota, body=QuotaLimits, answer={"quota": Quota},
               summary="Change limits of a project; -1 means no limit, limits that are not given stay as they are."),
     Operation(method="DELETE", path="/v1/quotas/<name>", name="unset_quota", persona=OPERATOR, noun="project",
-              handle=lambda call: {"quota": show(scheduler().unset_quota(_project(call)))}, answer={"quota": Quota},
+              handle=lambda call: scheduler().unset_quota(_project(call), call.seen), answer={"quota": Quota},
               summary="Return a project to the default limits."),
     Operation(method="GET", path="/v1/usage", name="show_usage", persona=READER, query=UsageQuery, handle=_usage,
               answer={"usage": [Usage], "links": [dict[str, str]]},

@@ -2,13 +2,14 @@
 
 A thread that answers never waits for a client: it gets a request when all of it is here. So a client that is slow, or
 silent, holds a connection and nothing else, and not for long: each request has a deadline, and where connections are
-too many, the one that has been waited for longest ends.
+too many, the one that has been waited for longest ends.  With TLS the handshake is part of the first request.
 """
 
 import io
 import re
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -16,13 +17,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cheroot import connections, server
+from cheroot import connections, errors, server
+from cheroot.makefile import MakeFile
+from cheroot.ssl import Adapter
 
 _HEAD_END = b"\r\n\r\n"
 _CONTENT_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _CONTINUE = re.compile(rb"^expect[ \t]*:[ \t]*100-continue[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _READ_BYTES = 64 * 1024
+#: There is nothing to read now.
+_NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +161,33 @@ class ReceivedConnection(server.HTTPConnection):
         super().close()
 
 
+class Tls(Adapter):
+    """Connections that speak TLS."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        """Return the socket that listens: what it accepts is wrapped."""
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
+        """Return a connection, which makes its handshake when it is read first."""
+        try:
+            return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
+        except OSError as error:  # it has gone already
+            sock.close()
+            raise errors.FatalSSLAlert(*error.args) from error
+
+    def get_environ(self) -> dict[str, str]:
+        """Return what applications are told."""
+        return {"HTTPS": "on"}
+
+    def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = io.DEFAULT_BUFFER_SIZE) -> Any:
+        """Return what reads or writes a connection."""
+        return MakeFile(sock, mode, bufsize)
+
+
 class Reception(connections.ConnectionManager):
     """Receives the requests of all connections of a server, in the thread that accepts them."""
 
@@ -244,6 +276,7 @@ class Reception(connections.ConnectionManager):
     def _await(self, conn: ReceivedConnection, *, first: bool) -> None:
         conn.incoming = Incoming(self._limits, conn.ahead, time.monotonic(), first=first)
         conn.ahead = b""
+        conn.socket.settimeout(0)
         self._waiting[conn.socket.fileno()] = conn
         self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
         if conn.incoming.data:
@@ -251,10 +284,13 @@ class Reception(connections.ConnectionManager):
 
     def _receive(self, conn: ReceivedConnection) -> None:
         try:
-            data = conn.socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+            data = conn.socket.recv(_READ_BYTES)
+        except _NOTHING_NOW:
             return
-        except OSError:
+        except OSError as error:
+            if getattr(error, "reason", "") == "HTTP_REQUEST":  # of TLS's errors: it has read no TLS
+                self._refuse(conn, Refused("400 Bad Request", "this port speaks https only"), plain=True)
+                return
             data = b""
         if not data:
             self._end(conn)
@@ -267,7 +303,7 @@ class Reception(connections.ConnectionManager):
         try:
             if not incoming.is_complete(time.monotonic()):
                 if incoming.take_continue():
-                    conn.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n", socket.MSG_DONTWAIT)
+                    conn.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
                 if sum(len(one.incoming.data) for one in self._waiting.values()) > self._limits.received_bytes:
                     self._end(max(self._waiting.values(), key=lambda one: len(one.incoming.data)))
                 return
@@ -280,6 +316,7 @@ class Reception(connections.ConnectionManager):
         self._forget(conn)
         request, conn.ahead = incoming.take()
         conn.rfile = ReceivedRequest(request)
+        conn.socket.settimeout(self.server.timeout)
         self.server.process_conn(conn)
 
     def _end_overdue(self, now_s: float) -> None:
@@ -295,10 +332,11 @@ class Reception(connections.ConnectionManager):
         if waiting:
             self._end(min(waiting, key=lambda conn: conn.incoming.rank))
 
-    def _refuse(self, conn: ReceivedConnection, refused: Refused) -> None:
+    def _refuse(self, conn: ReceivedConnection, refused: Refused, *, plain: bool = False) -> None:
         conn.incoming.refuse(time.monotonic())
         with suppress(OSError):
-            conn.socket.send(refused.answer, socket.MSG_DONTWAIT)
+            send = socket.socket.send if plain else type(conn.socket).send
+            send(conn.socket, refused.answer)
             conn.socket.shutdown(socket.SHUT_WR)
 
     def _end(self, conn: ReceivedConnection) -> None:

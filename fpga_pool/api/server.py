@@ -2,13 +2,15 @@
 
 import ipaddress
 import logging
+import ssl
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.types import WSGIApplication
 
 from cheroot import wsgi
 
-from fpga_pool.api.reception import ReceivedConnection, Reception, ReceptionLimits
+from fpga_pool.api.reception import ReceivedConnection, Reception, ReceptionLimits, Tls
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +36,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_foreign(host_header: str) -> bool:
+    """Return whether a request came under a name that is none of loopback: a web page can make its own lead there."""
+    try:
+        name = urlsplit(f"//{host_header}").hostname
+    except ValueError:
+        return True
+    return name is None or not is_loopback(name)
+
+
 class _Server(wsgi.Server):
     """Gives requests to threads when they are complete (`api.reception`)."""
 
@@ -56,7 +67,7 @@ class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
     `name` is for the log, `port_option` for errors; `threads` are the answering ones, at the start and at most; within
-    `tick_s` the server notices that it has to end.
+    `tick_s` the server notices that it has to end; with `tls` it speaks https.
     """
 
     def __init__(
@@ -70,6 +81,7 @@ class HttpServer:
         port_option: str,
         threads: tuple[int, int],
         tick_s: float = _TICK_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._name, self._port_option = name, port_option
         self._server = _Server(
@@ -82,6 +94,7 @@ class HttpServer:
             timeout=_TIMEOUT_S,
             server_name="fpga_pool",
         )
+        self._server.ssl_adapter = None if tls is None else Tls(tls)
         self._server.expiration_interval = tick_s
         self._server.error_log = _log  # type: ignore[method-assign]
         self._bound = False
@@ -91,7 +104,8 @@ class HttpServer:
     def url(self) -> str:
         """Where it listens, once started."""
         host, port = self._server.bind_addr[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if self._server.ssl_adapter else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def bind(self) -> None:
         """Take the address, so that connections queue until `start`; OSError if it is in use."""
@@ -132,15 +146,15 @@ class ApiServer(HttpServer):
         limits: ReceptionLimits | None = None,
         *,
         authenticates: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         if not authenticates and not is_loopback(host):
             raise InvalidInput(
                 f"[api] host: {host!r} is refused because without authentication the API listens on loopback only; "
                 "expected 127.0.0.1, ::1 or localhost"
             )
-        super().__init__(
-            app, host, port, limits, name="API", port_option="[api] port", threads=(_THREADS, _MAX_THREADS)
-        )
+        threads = _THREADS, _MAX_THREADS
+        super().__init__(app, host, port, limits, name="API", port_option="[api] port", threads=threads, tls=tls)
 
 
 def _log(msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:

@@ -24,8 +24,8 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 AUTH_GROUP = "keystone_authtoken"
 HEALTHCHECK_GROUP = "healthcheck"
 #: Headers that scripts of other origins may send and read, where [cors] allows their origin.
-_ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER]
-_EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location"]
+_ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER, "If-Match", "If-None-Match"]
+_EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location", "ETag"]
 
 
 def set_defaults(conf: cfg.ConfigOpts) -> None:

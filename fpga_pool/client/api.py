@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from fpga_pool.client.filters import HostFilters, JobFilters, NameFilters, SlotFilters, TaskFilters, WorkFilters
+from fpga_pool.client.filters import EventFilters, HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
 from fpga_pool.client.resources import marker_of, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
@@ -58,8 +58,12 @@ class PoolApi:
         user_id: str = "demo",
         timeout_s: float = 30.0,
         connect_retries: int = 2,
+        cacert: str | None = None,
     ) -> None:
-        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT."""
+        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT.
+
+        `cacert` is a file of the authorities that may have signed the endpoint's certificate; a login has its own.
+        """
         self._hosts: Mapping[str, Host] = {}
         self._http = ApiSession(
             endpoint or (DEFAULT_ENDPOINT if login is None else None),
@@ -68,6 +72,7 @@ class PoolApi:
             login=login,
             timeout_s=timeout_s,
             connect_retries=connect_retries,
+            cacert=cacert,
         )
 
     def __enter__(self) -> Self:
@@ -147,7 +152,7 @@ class PoolApi:
         return read(Job, self._http.call("GET", f"/v1/jobs/{segment(uuid)}"), "job")
 
     def events(
-        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[NameFilters]
+        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[EventFilters]
     ) -> list[HistoryEntry]:
         """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
         return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
@@ -157,7 +162,8 @@ class PoolApi:
     ) -> list[Listed]:
         """Return things of a kind, page by page."""
         found: list[Listed] = []
-        params = {key: date(value) if key == "since" else value for key, value in filters.items() if value is not None}
+        given = {key: value for key, value in filters.items() if value is not None}
+        params = {key: date(value) if key in ("since", "until") else value for key, value in given.items()}
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{path or name}", params=params)
@@ -335,9 +341,8 @@ class PoolApi:
 
         The end is now by default, and the start a day before it; None = of the own project.
         """
-        given = {"project_id": project_id, "start": date(start), "end": date(end)}
+        given = {"project_id": project_id, "start": date(start), "end": date(end), "limit": _PAGE}
         params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        params["limit"] = _PAGE
         found: list[Usage] = []
         while True:
             answer = self._http.call("GET", "/v1/usage", params=params)
@@ -345,8 +350,8 @@ class PoolApi:
             if not answer.get("links"):
                 return found
             last = found[-1]
-            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
-            params |= {"marker": f"{last.project_id}/{last.function}"}
+            marker = f"{last.project_id}/{last.function}"
+            params |= {"start": date(last.begin_at), "end": date(last.end_at), "marker": marker}
 
     # The pool
 

@@ -13,6 +13,15 @@ class NameFilters(TypedDict, total=False):
     marker: str | None
 
 
+class EventFilters(NameFilters, total=False):
+    """Which events of an object are listed."""
+
+    event: Sequence[str]
+    #: At that time or later, and before that time, UTC seconds.
+    since: float | None
+    until: float | None
+
+
 class WorkFilters(NameFilters, total=False):
     """Which objects of projects are listed."""
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -63,6 +64,9 @@ BY_CODE = {
 #: A request that comes too early is repeated when the API says, and at last so long after its first try, in seconds.
 _PATIENCE_S = 60.0
 
+#: What OpenSSL says of a certificate, within all that those above it say.
+_UNTRUSTED = re.compile(r"certificate verify failed: (.*?) \(")
+
 #: Connections kept open: as many as a batch has streams that ask for tickets.
 _CONNECTIONS = 64
 
@@ -81,7 +85,8 @@ class ApiSession:
     """Calls on one endpoint for one project; threads may share it.
 
     With a `login` the caller is that of its session, and the endpoint, unless given, is that of its catalogue.  Without
-    one the pool must be an embedded one, which believes `project_id` and `user_id`.
+    one the pool must be an embedded one, which believes `project_id` and `user_id`; `cacert` is a file of authorities
+    one of which has signed its certificate (None: the usual ones).
     """
 
     def __init__(
@@ -93,7 +98,10 @@ class ApiSession:
         login: Login | None = None,
         timeout_s: float = 30.0,
         connect_retries: int = 2,
+        cacert: str | None = None,
     ) -> None:
+        if cacert is not None and not Path(cacert).is_file():
+            raise InvalidInput(f"cacert: no file {cacert}")
         self._timeout_s = timeout_s
         self._connect_retries = connect_retries
         self._http: requests.Session | None = None
@@ -105,7 +113,8 @@ class ApiSession:
             self._http.mount(endpoint, HTTPAdapter(pool_maxsize=_CONNECTIONS))
             # A proxy for the web has no way to a loopback address.
             self._http.trust_env = False
-            login = Login(session.Session(auth=NoAuth(endpoint=endpoint), session=self._http, timeout=timeout_s))
+            auth, verify = NoAuth(endpoint=endpoint), cacert or True
+            login = Login(session.Session(auth=auth, session=self._http, timeout=timeout_s, verify=verify))
             headers = {"X-Project-Id": project_id, "X-User-Id": user_id}
         else:
             headers = {}
@@ -159,6 +168,10 @@ class ApiSession:
     def _request(self, method: str, path: str, options: dict[str, Any]) -> requests.Response:
         try:
             return self._adapter.request(path, method, **options)
+        except ksa.SSLError as error:
+            untrusted = _UNTRUSTED.search(str(error))
+            why = f"its certificate is not trusted: {untrusted[1]}" if untrusted else str(error)
+            raise InvalidInput(f"{self.endpoint}: {why}") from error
         except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
         except (ksa.EndpointNotFound, ksa.MissingAuthPlugin) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from oslo_config import cfg, types
 
-from fpga_pool.conf.catalogue import KEYS
+from fpga_pool.conf.catalogue import KEYS, server_tls
 from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import NOT_LINKED, TOPOLOGIES
@@ -217,7 +217,7 @@ OPTS = [
         help="Certificate (PEM, with its chain) of the data port; it must name the address that clients connect to. "
         "Set it together with data_tls_key to encrypt inputs and results in transit.",
     ),
-    cfg.StrOpt("data_tls_key", help="Private key (PEM) of data_tls_cert."),
+    cfg.StrOpt("data_tls_key", help="Private key (PEM, mode 0600 or 0640) of data_tls_cert."),
     cfg.FloatOpt(
         "hang_factor",
         default=4.0,
@@ -243,14 +243,4 @@ OPTS = [
 
 def data_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     """Return what the data port speaks TLS with; None where it shall not.  InvalidInput names what cannot be used."""
-    group = conf.agent
-    if not group.data_tls_cert and not group.data_tls_key:
-        return None
-    if not group.data_tls_cert or not group.data_tls_key:
-        raise InvalidInput("[agent] data_tls_cert and data_tls_key: set both or none")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(group.data_tls_cert, group.data_tls_key)
-    except OSError as error:
-        raise InvalidInput(f"[agent] data_tls_cert, data_tls_key: {error}") from error
-    return context
+    return server_tls(conf, "agent", "data_tls_cert", "data_tls_key")

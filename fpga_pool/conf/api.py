@@ -26,6 +26,12 @@ OPTS = [
     ),
     cfg.PortOpt("port", default=9511, min=0, help="Port to listen on; 0 selects a free port, which is logged."),
     cfg.StrOpt(
+        "tls_cert",
+        help="Certificate (PEM, with its chain) of the API; it must name the host that clients connect to. Set it "
+        "together with tls_key to serve https. Under another WSGI server, or behind a proxy, TLS is theirs.",
+    ),
+    cfg.StrOpt("tls_key", help="Private key (PEM, mode 0600 or 0640) of tls_cert."),
+    cfg.StrOpt(
         "key",
         default=str(KEYS / "api.pem"),
         help="Private key (PEM, Ed25519, mode 0600) that signs calls of schedulers.",

@@ -1,11 +1,13 @@
 """[functions]: the catalogue of the pool; and checks at start that the files and directories of options can be used."""
 
 import os
+import ssl
 import stat
 import sys
 import tomllib
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
@@ -39,19 +41,52 @@ def present_directory(option: str, path: str) -> Path:
 
 def private_key(option: str, path: str) -> Ed25519PrivateKey:
     """Return the private key in a file that other users cannot read."""
-    content = _content(option, path)
-    mode = stat.S_IMODE(Path(path).stat().st_mode)
-    if mode & 0o077:
-        raise InvalidInput(
-            f"{option}: {path} has mode {mode:04o}, so that other users can read the key; it must be 0600"
-        )
-    try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InvalidInput(f"{option}: {path} does not contain an unencrypted private key in PEM form") from None
+    key = _any_private_key(option, path, _content(option, path), 0o600)
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidInput(f"{option}: {path} must contain an Ed25519 key")
     return key
+
+
+def _any_private_key(option: str, path: str, content: bytes, allowed: int) -> object:
+    mode = stat.S_IMODE(Path(path).stat().st_mode)
+    if mode & 0o077 & ~allowed:
+        raise InvalidInput(
+            f"{option}: {path} has mode {mode:04o}, so that other users can read the key; it must be {allowed:04o}"
+        )
+    try:
+        return load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InvalidInput(f"{option}: {path} does not contain an unencrypted private key in PEM form") from None
+
+
+def server_tls(conf: cfg.ConfigOpts, group: str, certificate: str, key: str) -> ssl.SSLContext | None:
+    """Return what a server speaks TLS with, by two options of a group; None where they are not set.
+
+    The key may be readable for its group, such as ssl-cert.  InvalidInput names the option and file that are no use.
+    """
+    paths = {name: conf[group][name] for name in (certificate, key)}
+    given = [name for name, path in paths.items() if path]
+    if not given:
+        return None
+    if len(given) == 1:
+        (missing,) = paths.keys() - set(given)
+        raise InvalidInput(f"[{group}] {missing}: required because {given[0]} is {paths[given[0]]}; set both or none")
+    options = {name: f"[{group}] {name}" for name in paths}
+    contents = {name: _content(options[name], path, "") for name, path in paths.items()}
+    _any_private_key(options[key], paths[key], contents[key], 0o640)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        x509.load_pem_x509_certificates(contents[certificate])
+        context.load_cert_chain(paths[certificate], paths[key])
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            reason = f"{paths[key]} is not the key of the certificate in {paths[certificate]}"
+            raise InvalidInput(f"{options[key]}: {reason}") from None
+        raise InvalidInput(f"{options[certificate]}: {paths[certificate]} cannot be used: {error}") from None
+    except ValueError:
+        reason = f"{paths[certificate]} does not contain a certificate in PEM form"
+        raise InvalidInput(f"{options[certificate]}: {reason}") from None
+    return context
 
 
 def public_key(option: str, path: str) -> Ed25519PublicKey:
@@ -78,13 +113,14 @@ def _public_key(option: str, path: str, content: bytes) -> Ed25519PublicKey:
     return key
 
 
-def _content(option: str, path: str) -> bytes:
+_ADVICE = "; `fpga-pool-manage keys create` creates all keys"
+
+
+def _content(option: str, path: str, advice: str = _ADVICE) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise InvalidInput(
-            f"{option}: {path} cannot be read: {error.strerror}; `fpga-pool-manage keys create` creates all keys"
-        ) from error
+        raise InvalidInput(f"{option}: {path} cannot be read: {error.strerror}{advice}") from error
 
 
 GROUP = cfg.OptGroup("functions", title="Functions and boards")

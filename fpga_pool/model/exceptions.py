@@ -85,6 +85,12 @@ class Conflict(FpgaPoolError):
     code = "fpga_pool.conflict"
 
 
+class PreconditionFailed(FpgaPoolError):
+    """The object is not in a version that the client has seen (If-Match); nothing was changed."""
+
+    code = "fpga_pool.precondition_failed"
+
+
 class DuplicateId(Conflict):
     """An object of this id exists already."""
 

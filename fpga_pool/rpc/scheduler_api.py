@@ -32,6 +32,7 @@ from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
@@ -175,9 +176,11 @@ class SchedulerAPI:
             wait_s=min(wait_s, LONGEST_WAIT_S),
         )
 
-    def cancel_batch(self, project_id: str, uuid: str) -> Batch:
+    # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).
+
+    def cancel_batch(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
         """Ask for the end of a batch."""
-        return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid)
+        return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid, seen=seen)
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return a ticket for each request; all or none."""
@@ -199,9 +202,9 @@ class SchedulerAPI:
         """Return one gang, with its pending reason and expected start."""
         return self._call(GangDetail, "gang", project_id=project_id, uuid=uuid)
 
-    def cancel_gang(self, project_id: str, uuid: str) -> Gang:
+    def cancel_gang(self, project_id: str, uuid: str, seen: Seen = None) -> Gang:
         """Ask for the end of a gang."""
-        return self._call(Gang, "cancel_gang", project_id=project_id, uuid=uuid)
+        return self._call(Gang, "cancel_gang", project_id=project_id, uuid=uuid, seen=seen)
 
     def create_task(self, request: TaskRequest) -> Task:
         """Store a task that waits; it is committed when this returns."""
@@ -215,9 +218,9 @@ class SchedulerAPI:
         """Return one task, with what can be said of it now."""
         return self._call(TaskDetail, "task", project_id=project_id, uuid=uuid)
 
-    def cancel_task(self, project_id: str, uuid: str) -> Task:
+    def cancel_task(self, project_id: str, uuid: str, seen: Seen = None) -> Task:
         """Ask for the end of a task."""
-        return self._call(Task, "cancel_task", project_id=project_id, uuid=uuid)
+        return self._call(Task, "cancel_task", project_id=project_id, uuid=uuid, seen=seen)
 
     def create_pipeline(self, request: PipelineRequest) -> Batch:
         """Store a pipeline; it is committed when this returns."""
@@ -231,9 +234,9 @@ class SchedulerAPI:
         """Return one pipeline, with its subtasks."""
         return self._call(PipelineDetail, "pipeline", project_id=project_id, uuid=uuid)
 
-    def cancel_pipeline(self, project_id: str, uuid: str) -> Batch:
+    def cancel_pipeline(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
         """Ask for the end of a pipeline."""
-        return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid)
+        return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid, seen=seen)
 
     # Events
 
@@ -247,13 +250,13 @@ class SchedulerAPI:
         """Return the limits of a project, and what it uses of them."""
         return self._call(Quota, "quota", project_id=project_id)
 
-    def set_quota(self, project_id: str, limits: QuotaLimits) -> Quota:
+    def set_quota(self, project_id: str, limits: QuotaLimits, seen: Seen = None) -> Quota:
         """Change limits of a project; those that are None stay as they are."""
-        return self._call(Quota, "set_quota", project_id=project_id, limits=limits)
+        return self._call(Quota, "set_quota", project_id=project_id, limits=limits, seen=seen)
 
-    def unset_quota(self, project_id: str) -> Quota:
+    def unset_quota(self, project_id: str, seen: Seen = None) -> Quota:
         """Return a project to the default limits."""
-        return self._call(Quota, "unset_quota", project_id=project_id)
+        return self._call(Quota, "unset_quota", project_id=project_id, seen=seen)
 
     def usage(self, page: UsagePage) -> list[Usage]:
         """Return a page of what projects have used."""
@@ -269,13 +272,13 @@ class SchedulerAPI:
         """Return one slot."""
         return self._call(Slot, "slot", uuid=uuid)
 
-    def drain_slot(self, uuid: str, reason: str) -> Slot:
+    def drain_slot(self, uuid: str, reason: str, seen: Seen = None) -> Slot:
         """Take a slot out of service."""
-        return self._call(Slot, "drain_slot", uuid=uuid, reason=reason)
+        return self._call(Slot, "drain_slot", uuid=uuid, reason=reason, seen=seen)
 
-    def resume_slot(self, uuid: str) -> Slot:
+    def resume_slot(self, uuid: str, seen: Seen = None) -> Slot:
         """Give a slot back to the pool."""
-        return self._call(Slot, "resume_slot", uuid=uuid)
+        return self._call(Slot, "resume_slot", uuid=uuid, seen=seen)
 
     def hosts(self, page: Page = EVERYTHING) -> list[Host]:
         """Return a page of the hosts, by name."""

@@ -1,19 +1,21 @@
 """Removal of what ended long ago: finished work, released leases, hosts that left, and offers of keys.
 
 Each transaction removes a limited number of rows, so that no other one waits long; a purge that was interrupted is
-continued by the next.
+continued by the next.  What removed jobs and leases of instances have used stays, as sums by day (`store.quotas`).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Delete, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import Connection, Delete, Select, and_, delete, exists, func, or_, select
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
 from fpga_pool.model.objects.pool import ENDED_BATCHES, JobState, LeaseState
 from fpga_pool.model.objects.tasks import ENDED_TASKS
+from fpga_pool.store.quotas import keep_usage_of_jobs, keep_usage_of_leases
 from fpga_pool.store.removal import remove_host
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, TaskRow
@@ -52,7 +54,11 @@ def purge(
         for row in (ProcessRow, MigrationRow):
             _remove_all(store, select(row.uuid).where(row.gang_uuid.in_(found)), row.uuid)
         purged["gangs"] += _remove(store, delete(GangRow).where(GangRow.uuid.in_(found)))
-    purged["leases"] += _remove_all(store, leases, LeaseRow.uuid)
+    for found in _pieces(store, leases, ROWS):
+        chosen = LeaseRow.uuid.in_(found)
+        purged["leases"] += _remove(
+            store, delete(LeaseRow).where(chosen), keep=partial(keep_usage_of_leases, leases=chosen)
+        )
     if project_id is None:
         purged["hosts"] += sum(_remove_silent(store, shard, name) for shard, name in hosts)
         purged["offers"] += _remove_all(store, offers, EnrolmentRow.host)
@@ -125,7 +131,10 @@ def _remove_batches(store: Store, uuids: list[str]) -> dict[str, int]:
     jobs = 0
     for found in _pieces(store, select(JobRow.uuid).where(JobRow.batch_uuid.in_(uuids)), ROWS):
         jobs += _remove(
-            store, delete(RunRow).where(RunRow.job.in_(found)), delete(JobRow).where(JobRow.uuid.in_(found))
+            store,
+            delete(RunRow).where(RunRow.job.in_(found)),
+            delete(JobRow).where(JobRow.uuid.in_(found)),
+            keep=partial(keep_usage_of_jobs, jobs=found),
         )
     tasks = _remove(store, delete(TaskRow).where(TaskRow.uuid.in_(uuids)))
     batches = _remove(store, delete(BatchRow).where(BatchRow.uuid.in_(uuids)))
@@ -149,9 +158,11 @@ def _pieces(store: Store, keys: Select[Any], size: int) -> Iterator[list[str]]:
         before = found
 
 
-def _remove(store: Store, *statements: Delete) -> int:
-    """Execute statements in one transaction; return how many rows the last one has removed."""
+def _remove(store: Store, *statements: Delete, keep: Callable[[Connection], None] | None = None) -> int:
+    """Execute statements in one transaction, after `keep`; return how many rows the last one has removed."""
     with store.admission() as tx:
+        if keep is not None:
+            keep(tx.connection)
         for statement in statements:
             removed = tx.connection.execute(statement).rowcount
     return int(removed)

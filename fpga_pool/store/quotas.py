@@ -1,27 +1,58 @@
 """What projects may use, and have used.
 
 Quotas have limits, their use, and the lock that admits the work of a project one request after the other.  Usage is
-added up from the runs of jobs.
+added up from the runs of jobs, the leases of instances, and the sums by day of those that were removed.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Connection, Executable, Table, and_, bindparam, case, delete, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fpga_pool.model.messages.requests import Usage, UsagePage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, BatchState
+from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, BatchState, LeaseKind
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, JobRow, QuotaRow, RunRow
+from fpga_pool.store.tables.models import BatchRow, JobRow, LeaseRow, QuotaRow, RunRow, UsageDayRow
 
 _QUOTAS = cast("Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
+
+DAY_S = 86_400.0
+_DAYS = cast("Table", UsageDayRow.__table__)
+#: What is added up, of a run, and of a lease, which has only the last of them.
+_AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s")
+_ON_CPU = RunRow.board == CPU
+_OF_RUN = (
+    literal(1),
+    case((_ON_CPU, 0.0), else_=RunRow.compute_s),
+    case((_ON_CPU, RunRow.compute_s), else_=0.0),
+    RunRow.input_bytes,
+    func.coalesce(JobRow.result_bytes, 0),
+)
+_NO_RUN = (literal(0), literal(0.0), literal(0.0), literal(0), literal(0))
 
 _OPEN_BATCHES = tuple(set(BatchState) - ENDED_BATCHES)
 _OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
@@ -54,63 +85,135 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
         return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
 
-def set_limits(store: Store, project_id: str, limits: QuotaLimits) -> None:
+def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = None) -> None:
     """Change limits of a project; those that are None stay as they are."""
     with store.admission() as tx:
         before = lock_limits(tx.connection, project_id)
+        require_seen(before, seen)
         values = {one.value: limits.over(before).of(one) for one in Resource}
         tx.connection.execute(_QUOTAS.update().where(_QUOTAS.c.project_id == project_id).values(values))
 
 
-def unset_limits(store: Store, project_id: str) -> None:
+def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
+        require_seen(lock_limits(tx.connection, project_id), seen)
         tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
 
 
-def usage(store: Store, page: UsagePage, begin_at: float, end_at: float) -> list[Usage]:
+def usage(
+    store: Store, page: UsagePage, begin_at: float, end_at: float, now_s: float, speedups: Mapping[str, float]
+) -> list[Usage]:
     """Return a page of what was used from a point in time up to another one, UTC seconds.
 
-    A job counts when its computation has ended; what is purged does not.
+    A job counts when its computation has ended, a lease of an instance as long as it was in force in the period, until
+    now.  What was purged counts when its day begins.  `speedups` are those of functions.
     """
-    key, on_cpu = (JobRow.project_id, RunRow.function), RunRow.board == CPU
-    query = (
-        select(
-            *key,
-            func.count(),
-            func.sum(case((on_cpu, 0.0), else_=RunRow.compute_s)),
-            func.sum(case((on_cpu, RunRow.compute_s), else_=0.0)),
-            func.sum(RunRow.input_bytes),
-            func.sum(func.coalesce(JobRow.result_bytes, 0)),
-        )
-        .join(JobRow, JobRow.uuid == RunRow.job)
-        .where(RunRow.finished_at >= begin_at, RunRow.finished_at < end_at)
-        .group_by(*key)
-        .order_by(*key)
-        .limit(page.limit)
+    until = func.coalesce(LeaseRow.released_at, now_s)
+    held_s = case((until < end_at, until), else_=end_at) - case(
+        (LeaseRow.granted_at > begin_at, LeaseRow.granted_at), else_=begin_at
     )
-    if page.project_id is not None:
-        query = query.where(JobRow.project_id == page.project_id)
-    if page.after is not None:
-        project, function = page.after
-        same = and_(JobRow.project_id == project, RunRow.function > function)
-        query = query.where(or_(JobRow.project_id > project, same))
-    with store.reading() as tx:
-        rows = tx.connection.execute(query).all()
-    return [
-        Usage(
-            project_id=project,
-            function=function,
-            begin_at=begin_at,
-            end_at=end_at,
-            jobs=jobs,
-            slot_s=float(slot_s),
-            cpu_s=float(cpu_s),
-            input_bytes=int(input_bytes),
-            result_bytes=int(result_bytes),
-        )
-        for project, function, jobs, slot_s, cpu_s, input_bytes, result_bytes in rows
+    first_day, last_day = math.ceil(begin_at / DAY_S), math.ceil(end_at / DAY_S)
+    parts = [
+        (
+            JobRow.project_id,
+            select(JobRow.project_id, RunRow.function, *_OF_RUN, literal(0.0))
+            .join(JobRow, JobRow.uuid == RunRow.job)
+            .where(RunRow.finished_at >= begin_at, RunRow.finished_at < end_at),
+        ),
+        (
+            LeaseRow.project_id,
+            select(LeaseRow.project_id, LeaseRow.function, *_NO_RUN, held_s).where(
+                LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.granted_at < end_at, until > begin_at
+            ),
+        ),
+        (
+            UsageDayRow.project_id,
+            select(*(_DAYS.c[name] for name in ("project_id", "function", *_AMOUNTS))).where(
+                UsageDayRow.day >= first_day, UsageDayRow.day < last_day
+            ),
+        ),
     ]
+    if page.project_id is not None:
+        parts = [(project, part.where(project == page.project_id)) for project, part in parts]
+    whole = union_all(*(part for _, part in parts)).subquery()
+    project, function, *amounts = whole.c
+    query = select(project, function, *map(func.sum, amounts)).group_by(project, function).order_by(project, function)
+    if page.after is not None:
+        after_project, after_function = page.after
+        query = query.where(or_(project > after_project, and_(project == after_project, function > after_function)))
+    with store.reading() as tx:
+        rows = tx.connection.execute(query.limit(page.limit)).all()
+    return [_usage(row, begin_at, end_at, speedups.get(row[1])) for row in rows]
+
+
+def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | None) -> Usage:
+    project, function, jobs, slot_s, cpu_s, input_bytes, result_bytes, held_s = row
+    return Usage(
+        project_id=project,
+        function=function,
+        begin_at=begin_at,
+        end_at=end_at,
+        jobs=int(jobs),
+        slot_s=float(slot_s),
+        cpu_s=float(cpu_s),
+        vcpu_s=None if speedup is None else float(slot_s) * speedup + float(cpu_s),
+        instance_slot_s=float(held_s),
+        input_bytes=int(input_bytes),
+        result_bytes=int(result_bytes),
+    )
+
+
+def keep_usage_of_jobs(connection: Connection, jobs: Collection[str]) -> None:
+    """Add what jobs have used to the sums of its days; their runs are removed by the same transaction."""
+    query = select(JobRow.project_id, RunRow.function, RunRow.finished_at, *_OF_RUN)
+    query = query.join(JobRow, JobRow.uuid == RunRow.job).where(RunRow.job.in_(jobs))
+    _keep(
+        connection,
+        (
+            ((project, function, at // DAY_S), (*amounts, 0.0))
+            for project, function, at, *amounts in _locked(connection, query)
+        ),
+    )
+
+
+def keep_usage_of_leases(connection: Connection, leases: ColumnElement[bool]) -> None:
+    """Add how long instances have held slots to the sums of its days; the leases are removed by this transaction."""
+    query = select(LeaseRow.project_id, LeaseRow.function, LeaseRow.granted_at, LeaseRow.released_at)
+    query = query.where(leases, LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.released_at.is_not(None))
+    _keep(
+        connection,
+        (
+            ((project, function, day), (0, 0.0, 0.0, 0, 0, seconds))
+            for project, function, begin_at, end_at in _locked(connection, query)
+            for day, seconds in _days(begin_at, end_at)
+        ),
+    )
+
+
+def _locked(connection: Connection, query: Select[Any]) -> Sequence[Any]:
+    """Return rows, and lock them: who removes the same ones at the same time waits, and finds none."""
+    return connection.execute(query.with_for_update()).all()
+
+
+def _days(begin_at: float, end_at: float) -> Iterator[tuple[float, float]]:
+    """Yield each day of a period, and how much of the period is in it."""
+    day = begin_at // DAY_S
+    while day * DAY_S < end_at:
+        yield day, min(end_at, (day + 1) * DAY_S) - max(begin_at, day * DAY_S)
+        day += 1
+
+
+def _keep(connection: Connection, used: Iterable[tuple[tuple[str, str, float], Sequence[Any]]]) -> None:
+    sums: dict[tuple[str, str, float], Sequence[Any]] = {}
+    for key, amounts in used:
+        sums[key] = [one + other for one, other in zip(sums.get(key, [0] * len(_AMOUNTS)), amounts, strict=True)]
+    rows = [
+        {"project_id": project, "function": function, "day": int(day), **dict(zip(_AMOUNTS, amounts, strict=True))}
+        for (project, function, day), amounts in sorted(sums.items())
+    ]
+    if rows:
+        connection.execute(_addition(connection.dialect.name), rows)
 
 
 def own_limits(connection: Connection, project_id: str) -> QuotaLimits:
@@ -123,6 +226,18 @@ def own_limits(connection: Connection, project_id: str) -> QuotaLimits:
 def _use(resource: Resource) -> Executable:
     amount, project, state, open_states = _USED[resource]
     return select(func.coalesce(func.sum(amount), 0)).where(project == bindparam("project"), state.in_(open_states))
+
+
+@cache
+def _addition(dialect: str) -> Executable:
+    """Return the statement that adds amounts to those of a day."""
+    if dialect == "mysql":
+        own = mysql.insert(_DAYS)
+        return own.on_duplicate_key_update({name: _DAYS.c[name] + own.inserted[name] for name in _AMOUNTS})
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_DAYS)
+    added = {name: _DAYS.c[name] + insert.excluded[name] for name in _AMOUNTS}
+    adding: Executable = insert.on_conflict_do_update(index_elements=list(_DAYS.primary_key), set_=added)
+    return adding
 
 
 @cache

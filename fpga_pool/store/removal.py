@@ -6,6 +6,7 @@ from sqlalchemy import delete, select
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.store.engine import translated
+from fpga_pool.store.quotas import keep_usage_of_leases
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import ProcessorRow, ProcessRow
 from fpga_pool.store.tables.models import CommandRow, HostRow, LeaseRow, SlotRow
@@ -18,6 +19,7 @@ def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
         if occupied:
             raise Conflict(f"in use: {', '.join(sorted(occupied))}")
         with translated():
+            keep_usage_of_leases(tx.connection, LeaseRow.slot.in_(names))
             for row in (CommandRow.slot, LeaseRow.slot, SlotRow.name):
                 tx.connection.execute(delete(row.class_).where(row.in_(names)))
 

@@ -68,8 +68,8 @@ def serve():
         def __init__(self):
             self.servers = []
 
-        def __call__(self, pool, port=0, limits=None, **options):
-            self.servers.append(ApiServer(create_app(pool, **options), port=port, limits=limits))
+        def __call__(self, pool, port=0, limits=None, tls=None, **options):
+            self.servers.append(ApiServer(create_app(pool, **options), port=port, limits=limits, tls=tls))
             return self.servers[-1].start()
 
         def stop(self):

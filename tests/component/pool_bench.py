@@ -40,6 +40,7 @@ from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.preconditions import require_seen
 from fpga_pool.model.rules.batch import admission
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
@@ -212,7 +213,7 @@ class PoolBench:
         self.used = [
             Usage(
                 project_id=project, function=function, begin_at=0.0, end_at=0.0, jobs=2, slot_s=1.5, cpu_s=0.0,
-                input_bytes=20, result_bytes=7,
+                vcpu_s=15.0, instance_slot_s=60.0, input_bytes=20, result_bytes=7,
             )
             for project in projects
             for function in functions
@@ -373,9 +374,9 @@ class PoolBench:
             self.changed_in[job.uuid] = job.generation, self.generation
         return self.changed_in[job.uuid][1]
 
-    def cancel_batch(self, project_id, uuid):
+    def cancel_batch(self, project_id, uuid, seen=None):
         with self._answering("cancel_batch"):
-            admission.cancel_batch(self.tx, uuid, project_id, time.time())
+            admission.cancel_batch(self.tx, uuid, project_id, time.time(), seen)
             admission.cancel_jobs(self.tx, uuid, time.time())
             return self.tx.batch(uuid)
 
@@ -427,9 +428,9 @@ class PoolBench:
             gang_admission.owned_gang(self.tx, uuid, project_id)
             return gang_detail(self.tx, uuid, self.settings, Easy(), time.time())
 
-    def cancel_gang(self, project_id, uuid):
+    def cancel_gang(self, project_id, uuid, seen=None):
         with self._answering("cancel_gang"):
-            return gang_admission.cancel_gang(self.tx, uuid, project_id, time.time())
+            return gang_admission.cancel_gang(self.tx, uuid, project_id, time.time(), seen)
 
     def create_task(self, request):
         with self._answering("create_task"):
@@ -444,9 +445,9 @@ class PoolBench:
             task_admission.owned_task(self.tx, uuid, project_id)
             return task_detail(self.tx, uuid, self.catalogue, time.time())
 
-    def cancel_task(self, project_id, uuid):
+    def cancel_task(self, project_id, uuid, seen=None):
         with self._answering("cancel_task"):
-            return task_admission.cancel_task(self.tx, uuid, project_id, time.time())
+            return task_admission.cancel_task(self.tx, uuid, project_id, time.time(), seen)
 
     def create_pipeline(self, request):
         with self._answering("create_pipeline"):
@@ -461,8 +462,8 @@ class PoolBench:
             found = pipeline_admission.owned_pipeline(self.tx, uuid, project_id)
             return PipelineDetail(pipeline=found, subtask_list=tuple(self.tx.batch_jobs(uuid)))
 
-    def cancel_pipeline(self, project_id, uuid):
-        return self.cancel_batch(project_id, uuid)
+    def cancel_pipeline(self, project_id, uuid, seen=None):
+        return self.cancel_batch(project_id, uuid, seen)
 
     def events(self, noun, project_id, name):
         with self._answering("events"):
@@ -483,13 +484,16 @@ class PoolBench:
             begin_at = end_at - 86400.0 if page.begin_at is None else page.begin_at
             return [replace(one, begin_at=begin_at, end_at=end_at) for one in rows[: page.limit]]
 
-    def set_quota(self, project_id, limits):
+    def set_quota(self, project_id, limits, seen=None):
         with self._answering("set_quota"):
-            self.quotas[project_id] = limits.over(self.quotas.get(project_id, QuotaLimits()))
+            before = self.quotas.get(project_id, QuotaLimits())
+            require_seen(before, seen)
+            self.quotas[project_id] = limits.over(before)
         return self.quota(project_id)
 
-    def unset_quota(self, project_id):
+    def unset_quota(self, project_id, seen=None):
         with self._answering("unset_quota"):
+            require_seen(self.quotas.get(project_id, QuotaLimits()), seen)
             self.quotas.pop(project_id, None)
         return self.quota(project_id)
 
@@ -507,13 +511,13 @@ class PoolBench:
                 return slot
         raise NotFound(f"no slot {uuid}")
 
-    def drain_slot(self, uuid, reason):
+    def drain_slot(self, uuid, reason, seen=None):
         with self._answering("drain_slot"):
-            return changes.drain_slot(self.tx, self._slot(uuid).name, reason, time.time())
+            return changes.drain_slot(self.tx, self._slot(uuid).name, reason, time.time(), seen)
 
-    def resume_slot(self, uuid):
+    def resume_slot(self, uuid, seen=None):
         with self._answering("resume_slot"):
-            return changes.resume_slot(self.tx, self._slot(uuid).name, time.time())
+            return changes.resume_slot(self.tx, self._slot(uuid).name, time.time(), seen)
 
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):

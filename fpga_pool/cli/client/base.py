@@ -14,6 +14,9 @@ from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError
 
+#: How points in time are written.
+TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
+
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Table = tuple[Sequence[str], Sequence[Row]]
@@ -139,7 +142,7 @@ class NewestLister(Pages, PoolLister):
             "--since",
             type=moment,
             metavar="TIME",
-            help="only created then or later: 30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z",
+            help=f"only created then or later: {TIMES}",
         )
         projects = parser.add_mutually_exclusive_group()
         projects.add_argument("--project-id", metavar="ID", help="objects of this project (admins only)")

@@ -2,8 +2,10 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from fpga_pool.cli.client.base import LongLister, Moment, NewestLister, Pages, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.arguments import moment
+from fpga_pool.cli.client.base import TIMES, LongLister, Moment, NewestLister, Pages, PoolShowOne, Row, Seconds, Table
 from fpga_pool.cli.client.inventory import slot_uuid
 from fpga_pool.model.objects.history import EVENTFUL
 from fpga_pool.model.objects.pool import Job
@@ -67,6 +69,7 @@ class ListEvents(Pages, LongLister):
     """List what happened to an object, newest first, with the request that caused it."""
 
     SHORT = ("at", "event", "after", "reason", "request_id")
+    FILTERS: Mapping[str, str] = {"event": "EVENT"}
     SORT, ORDER = "at", "desc"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -75,7 +78,13 @@ class ListEvents(Pages, LongLister):
         parser.add_argument("kind", choices=EVENTFUL, metavar="KIND", help=f"kind of the object: {', '.join(EVENTFUL)}")
         parser.add_argument("id", metavar="ID", help="uuid of the object; name of a host; name or uuid of a slot")
         self.add_pages(parser)
+        parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
+        parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
         return parser
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return what to ask the API for."""
+        return super().filters(parsed_args) | {"since": parsed_args.since, "until": parsed_args.until}
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""

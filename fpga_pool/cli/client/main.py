@@ -57,6 +57,12 @@ class PoolApp(CommandApp):
             help="cloud in clouds.yaml to log in to (default: OS_CLOUD, or the OS_* variables of an openrc file)",
         )
         parser.add_argument(
+            "--os-cacert",
+            metavar="FILE",
+            default=os.environ.get("OS_CACERT"),
+            help="authorities that may have signed the certificates of the cloud, or of the pool (OS_CACERT)",
+        )
+        parser.add_argument(
             "--project", metavar="ID", default="demo", help="project, where the pool does not authenticate"
         )
         parser.add_argument("--user", metavar="ID", default="demo", help="user, where the pool does not authenticate")
@@ -84,9 +90,10 @@ class PoolApp(CommandApp):
     def _new_client(self) -> Client:
         options = self.options
         in_environment = os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL")
-        if options.os_cloud or (in_environment and not (options.endpoint and _is_open(options.endpoint))):
-            return Client(options.endpoint, login=cloud_login(options.os_cloud))
-        return Client(options.endpoint, project_id=options.project, user_id=options.user)
+        cacert = options.os_cacert
+        if options.os_cloud or (in_environment and not (options.endpoint and _is_open(options.endpoint, cacert))):
+            return Client(options.endpoint, login=cloud_login(options.os_cloud, cacert))
+        return Client(options.endpoint, project_id=options.project, user_id=options.user, cacert=cacert)
 
     def clean_up(self, cmd: object, result: int, err: BaseException | None) -> None:
         """Remember what ended the command."""
@@ -100,10 +107,10 @@ class PoolApp(CommandApp):
         return status if self._error is None else status_of(self._error)
 
 
-def _is_open(endpoint: str) -> bool:
+def _is_open(endpoint: str, cacert: str | None) -> bool:
     """Return whether the pool at an endpoint asks for no token, so that no cloud is needed for it."""
     try:
-        with Client(endpoint) as client:
+        with Client(endpoint, cacert=cacert) as client:
             client.functions()
     except TokenRequired:
         return False

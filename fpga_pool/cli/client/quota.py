@@ -1,15 +1,22 @@
 """`fpga-pool quota` and `usage`: how much of the pool a project may ask for, uses and has used."""
 
 import argparse
-from collections.abc import Sequence
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from fpga_pool.cli.arguments import moment
-from fpga_pool.cli.client.base import LongLister, Moment, PoolLister, Seconds, Table
+from fpga_pool.cli.arguments import moment, number_that, parameter, positive_count
+from fpga_pool.cli.client.base import TIMES, LongLister, Moment, PoolCommand, PoolLister, Seconds, Table
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.requests import Usage
 from fpga_pool.model.objects.quotas import UNLIMITED, Quota, QuotaLimits, Resource
+
+DAY_S = 86_400.0
 
 
 class Limit(FormattableColumn[Any]):
@@ -88,22 +95,13 @@ class Unset(PoolLister):
 
 
 class ShowUsage(LongLister):
-    """Show what a project has used in a period, by function: jobs that have computed to their end."""
+    """Show what a project has used in a period, by function: jobs that have ended, and slots of instances."""
 
-    SHORT: Sequence[str] = ("function", "jobs", "slot_s", "input_bytes", "result_bytes")
+    SHORT: Sequence[str] = ("function", "jobs", "slot_s", "vcpu_s", "instance_slot_s")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
-        parser = super().get_parser(prog_name)
-        forms = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
-        parser.add_argument("--start", type=moment, metavar="TIME", help=f"{forms} (default: a day before the end)")
-        parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
-        projects = parser.add_mutually_exclusive_group()
-        projects.add_argument("--project-id", metavar="ID", help="of this project (admins only)")
-        projects.add_argument(
-            "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
-        )
-        return parser
+        return _with_period(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
@@ -111,15 +109,104 @@ class ShowUsage(LongLister):
         if parsed_args.project_id is not None:
             self.SHORT = ("project_id", "function", "jobs", "slot_s")
         columns = (
-            *("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes"),
+            *("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s"),
+            *("input_bytes", "result_bytes"),
         )
         return columns, [
             (
                 *(one.project_id, one.function, Moment(one.begin_at), Moment(one.end_at), one.jobs),
-                *(Seconds(one.slot_s), Seconds(one.cpu_s), one.input_bytes, one.result_bytes),
+                *(Seconds(one.slot_s), Seconds(one.cpu_s), Seconds(one.vcpu_s), Seconds(one.instance_slot_s)),
+                *(one.input_bytes, one.result_bytes),
             )
             for one in found
         ]
+
+
+#: By the name of a metric in CloudKitty, what it is the amount of, and its unit.
+_METRICS = {
+    "fpga.slot": ("slot_s", "s"),
+    "fpga.cpu": ("cpu_s", "s"),
+    "fpga.instance_slot": ("instance_slot_s", "s"),
+    "fpga.input": ("input_bytes", "B"),
+    "fpga.result": ("result_bytes", "B"),
+}
+
+
+class ExportUsage(PoolCommand):
+    """Print usage as data frames of CloudKitty, one for each whole period: the body of POST /v2/dataframes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = _with_period(super().get_parser(prog_name))
+        parser.add_argument(
+            "--period", type=positive_count, default=3600, metavar="S", help="length in seconds (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--price",
+            type=_price,
+            action="append",
+            default=[],
+            metavar="METRIC=PRICE",
+            help=f"of one unit; may be repeated (default: 0); metrics: {', '.join(_METRICS)}",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Ask for each period, and print."""
+        now = time.time()
+        end = now if parsed_args.end is None else min(parsed_args.end, now)
+        start = end - DAY_S if parsed_args.start is None else parsed_args.start
+        length, prices = parsed_args.period, dict(parsed_args.price)
+        frames = [
+            _frame(begin, begin + length, found, prices)
+            for begin in range(math.ceil(start / length) * length, int(end) - length + 1, length)
+            if (found := self.client.usage(parsed_args.project_id, start=begin, end=begin + length))
+        ]
+        print(json.dumps({"dataframes": frames}, indent=2), file=self.app.stdout)
+
+
+def _frame(begin: int, end: int, found: Sequence[Usage], prices: Mapping[str, float]) -> dict[str, Any]:
+    """Return a data frame: what was used of each metric, by project and function."""
+    points = {
+        metric: [
+            {
+                "vol": {"unit": unit, "qty": getattr(one, name)},
+                "rating": {"price": getattr(one, name) * prices.get(metric, 0.0)},
+                "groupby": {"project_id": one.project_id},
+                "metadata": {"function": one.function},
+            }
+            for one in found
+            if getattr(one, name)
+        ]
+        for metric, (name, unit) in _METRICS.items()
+    }
+    begin_at, end_at = (datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%SZ") for at in (begin, end))
+    return {
+        "period": {"begin": begin_at, "end": end_at},
+        "usage": {metric: some for metric, some in points.items() if some},
+    }
+
+
+def _price(text: str) -> tuple[str, float]:
+    metric, price = parameter(text)
+    if metric not in _METRICS:
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(_METRICS)}, found {metric!r}")
+    return metric, _amount(price)
+
+
+_amount = number_that(lambda value: value >= 0, "a price of at least 0")
+
+
+def _with_period(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return a parser that also reads of which period and project usage is wanted."""
+    parser.add_argument("--start", type=moment, metavar="TIME", help=f"{TIMES} (default: a day before the end)")
+    parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
+    projects = parser.add_mutually_exclusive_group()
+    projects.add_argument("--project-id", metavar="ID", help="of this project (admins only)")
+    projects.add_argument(
+        "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
+    )
+    return parser
 
 
 _WHAT = {

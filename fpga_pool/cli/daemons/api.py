@@ -11,6 +11,7 @@ from fpga_pool.api.stack import api_identity, make_application
 from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.api import KEYSTONE
+from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 
@@ -19,14 +20,14 @@ from fpga_pool.rpc.transport import transport
 def api(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Run the API of this configuration."""
     with ExitStack() as ends:
-        identity = api_identity(conf)
+        identity, tls = api_identity(conf), server_tls(conf, "api", "tls_cert", "tls_key")
         messages = transport(conf)
         ends.callback(end_messages, [messages.cleanup])
         keystone = conf.api.auth_strategy == KEYSTONE
         metrics = instruments(conf)
         app = make_application(conf, SchedulerAPI(messages, identity), keystone=keystone, instruments=metrics)
         serve_metrics(conf, "api", metrics, ends)
-        listening = ApiServer(app, conf.api.host, conf.api.port, authenticates=keystone)
+        listening = ApiServer(app, conf.api.host, conf.api.port, authenticates=keystone, tls=tls)
         url = listening.start()
         ends.callback(attempt, [listening.stop])
         yield f"API on {url}"

@@ -14,6 +14,7 @@ from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain
+from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.services.embedded import StandalonePool
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; return 0, 1 where the pool could not start, 2 for wrong usage."""
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
+        tls = server_tls(conf, "api", "tls_cert", "tls_key")
     except (cfg.Error, ValueError, InvalidInput) as error:
         return complain(PROGRAM, error, WRONG_USAGE)
     ended = threading.Event()
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metrics = instruments(conf)
         pool = StandalonePool(conf, metrics)
         app = make_application(conf, pool.scheduler_api, keystone=False, instruments=metrics)
-        api = ApiServer(app, conf.api.host, conf.api.port)
+        api = ApiServer(app, conf.api.host, conf.api.port, tls=tls)
         with contextlib.ExitStack() as running:
             serve_metrics(conf, "standalone", metrics, running)
             api.bind()

@@ -85,3 +85,8 @@ class Quota:
 
     project_id: str
     resources: tuple[ResourceQuota, ...]
+
+    @property
+    def own(self) -> QuotaLimits:
+        """The limits that the project has of its own."""
+        return QuotaLimits(**{one.resource: one.limit for one in self.resources if not one.default})

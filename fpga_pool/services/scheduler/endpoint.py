@@ -24,6 +24,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
+from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
@@ -132,14 +133,14 @@ class SchedulerEndpoint(BatchRequests, EventRequests, GangRequests, PipelineRequ
                 watch.clear()
 
     @answers
-    def cancel_batch(self, context: Context, project_id: str, uuid: str) -> Batch:
+    def cancel_batch(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
         service = self._service
         with service.store.reading() as reading:
             is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY
         if is_task:  # its owner changes all of it at once
-            self.cancel_task(context, project_id=project_id, uuid=uuid)
+            self._cancel_task(uuid, project_id, seen_batch=seen)
             return self._owned_batch(project_id, uuid)
-        return self._cancel_batch(uuid, project_id)
+        return self._cancel_batch(uuid, project_id, seen)
 
     def _owned_batch(self, project_id: str, uuid: str) -> Batch:
         with self._service.store.reading() as tx:
@@ -202,21 +203,23 @@ class SchedulerEndpoint(BatchRequests, EventRequests, GangRequests, PipelineRequ
             return tx.slot_by_uuid(uuid)
 
     @answers
-    def drain_slot(self, context: Context, uuid: str, reason: str) -> Slot:
+    def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Slot:
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
         slot = self._service.writer(found.shard).run(
-            lambda tx: drain_slot(tx, found.name, reason, self._service.clock())
+            lambda tx: drain_slot(tx, found.name, reason, self._service.clock(), seen)
         )
         LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
         self._service.work_arrived()
         return slot
 
     @answers
-    def resume_slot(self, context: Context, uuid: str) -> Slot:
+    def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> Slot:
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
-        slot = self._service.writer(found.shard).run(lambda tx: resume_slot(tx, found.name, self._service.clock()))
+        slot = self._service.writer(found.shard).run(
+            lambda tx: resume_slot(tx, found.name, self._service.clock(), seen)
+        )
         LOG.info("slot %s: resumed", slot.name)
         self._service.work_arrived()
         return slot

@@ -23,6 +23,7 @@ from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
@@ -33,17 +34,17 @@ from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.quotas import quota, set_limits, unset_limits, usage
+from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
 
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
 
-DAY_S = 86_400.0
 #: Longer periods are added up by their parts: what one request reads is limited.
 LONGEST_PERIOD_S = 31 * DAY_S
 
@@ -112,11 +113,11 @@ class GangRequests:
             return gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock())
 
     @answers
-    def cancel_gang(self, context: Context, project_id: str, uuid: str) -> Gang:
+    def cancel_gang(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Gang:
         service = self._service
         with service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard
-        gang = service.writer(shard).run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock()))
+        gang = service.writer(shard).run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock(), seen))
         LOG.info("gang %s: cancellation requested", uuid)
         service.work_arrived()
         return gang
@@ -148,17 +149,17 @@ class PipelineRequests:
             return PipelineDetail(pipeline=batch, subtask_list=tuple(tx.batch_jobs(uuid)))
 
     @answers
-    def cancel_pipeline(self, context: Context, project_id: str, uuid: str) -> Batch:
+    def cancel_pipeline(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
         with self._service.store.reading() as tx:
             owned_pipeline(tx, uuid, project_id)
-        return self._cancel_batch(uuid, project_id)
+        return self._cancel_batch(uuid, project_id, seen)
 
-    def _cancel_batch(self, uuid: str, project_id: str) -> Batch:
+    def _cancel_batch(self, uuid: str, project_id: str, seen: Seen) -> Batch:
         """Ask for the end of a batch in each of its shards."""
         service = self._service
         with service.store.admission() as tx:
             tx.request_id = causing_request()
-            cancel_batch(tx, uuid, project_id, service.clock())
+            cancel_batch(tx, uuid, project_id, service.clock(), seen)
             shards = {job.shard for job in tx.batch_jobs(uuid)}
         for shard in sorted(shards):
             service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
@@ -218,11 +219,19 @@ class TaskRequests:
             return task_detail(tx, uuid, service.catalogue, service.clock())
 
     @answers
-    def cancel_task(self, context: Context, project_id: str, uuid: str) -> Task:
+    def cancel_task(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Task:
+        return self._cancel_task(uuid, project_id, seen)
+
+    def _cancel_task(self, uuid: str, project_id: str, seen: Seen = None, seen_batch: Seen = None) -> Task:
         service = self._service
-        with service.store.reading() as tx:
-            shard = owned_task(tx, uuid, project_id).shard
-        task = service.writer(shard).run(lambda tx: cancel_task(tx, uuid, project_id, service.clock()))
+
+        def cancel(tx: Transaction) -> Task:
+            require_seen(tx.batch(uuid), seen_batch)
+            return cancel_task(tx, uuid, project_id, service.clock(), seen)
+
+        with service.store.reading() as reading:
+            shard = owned_task(reading, uuid, project_id).shard
+        task = service.writer(shard).run(cancel)
         LOG.info("task %s: cancellation requested", uuid)
         service.work_arrived()
         return task
@@ -254,22 +263,25 @@ class QuotaRequests:
         return quota_of(project_id, own, service.settings.quotas, used)
 
     @answers
-    def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits) -> Quota:
-        set_limits(self._service.store, project_id, limits)
+    def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits, seen: Seen = None) -> Quota:
+        set_limits(self._service.store, project_id, limits, seen)
         LOG.info("quota of project %s: changed", project_id)
         return self.quota(context, project_id=project_id)
 
     @answers
-    def unset_quota(self, context: Context, project_id: ProjectId) -> Quota:
-        unset_limits(self._service.store, project_id)
+    def unset_quota(self, context: Context, project_id: ProjectId, seen: Seen = None) -> Quota:
+        unset_limits(self._service.store, project_id, seen)
         LOG.info("quota of project %s: the default one from now on", project_id)
         return self.quota(context, project_id=project_id)
 
     @answers
     def usage(self, context: Context, page: UsagePage) -> list[Usage]:
-        end_at = self._service.clock() if page.end_at is None else page.end_at
+        service = self._service
+        now_s = service.clock()
+        end_at = now_s if page.end_at is None else page.end_at
         begin_at = max(end_at - DAY_S, 0.0) if page.begin_at is None else page.begin_at
         if not 0 < end_at - begin_at <= LONGEST_PERIOD_S:
             days = LONGEST_PERIOD_S / DAY_S
             raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
-        return usage(self._service.store, page, begin_at, end_at)
+        speedups = {name: function.speedup for name, function in service.catalogue.functions.items()}
+        return usage(service.store, page, begin_at, end_at, now_s, speedups)

@@ -322,6 +322,23 @@ class RunRow(Base):
     finished_at: Mapped[float]
 
 
+class UsageDayRow(Base):
+    """What removed jobs and leases of a project have used of a function on a day: `model.messages.requests.Usage`."""
+
+    __tablename__ = "usage_days"
+
+    project_id: Mapped[Word] = mapped_column(primary_key=True)
+    function: Mapped[Word] = mapped_column(primary_key=True)
+    #: Since the epoch, in UTC.
+    day: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    jobs: Mapped[int]
+    slot_s: Mapped[float]
+    cpu_s: Mapped[float]
+    input_bytes: Mapped[int]
+    result_bytes: Mapped[int]
+    instance_slot_s: Mapped[float]
+
+
 class TimeModelRow(Base):
     """A refitted `core.timemodel.TimeModel`, and from how many runs."""
 

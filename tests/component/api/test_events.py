@@ -56,7 +56,34 @@ def test_pages_join_to_the_whole_list(api, slot, order):
     assert pages == 3
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "marker=x", "marker=-1", "sort=event", "state=READY"])
+def test_events_are_narrowed_by_name_and_time(api, slot):
+    events = api.get(f"{slot}/events?sort=at:asc").json["events"]
+    assert names(api.get(f"{slot}/events?event=DrainCompleted")) == ["DrainCompleted"] * 3
+    both = api.get(f"{slot}/events?event=DrainCompleted&event=ResumeRequested&sort=at:asc")
+    assert names(both) == ["DrainCompleted", "ResumeRequested"] * 3
+    assert names(api.get(f"{slot}/events?event=Nonsense")) == []
+
+    # From the second request to drain the slot up to the second return of it, itself left out.
+    since, until = events[3]["at"], events[5]["at"]
+    given = {"since": since, "until": until, "sort": "at:asc"}
+    found = [event["number"] for event in api.get(f"{slot}/events", query_string=given).json["events"]]
+    assert found == [event["number"] for event in events if since <= event["at"] < until]
+    assert 4 in found
+    assert 6 not in found
+
+
+def test_pages_of_some_events_join_to_the_list_of_these(api, slot):
+    seen, href = [], f"{slot}/events?sort=at:asc&event=DrainRequested&limit=2"
+    while href:
+        answer = api.get(href)
+        seen += [event["number"] for event in answer.json["events"]]
+        href = next((link["href"] for link in answer.json["links"]), None)
+    assert seen == [1, 4, 7]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=x", "marker=x", "marker=-1", "sort=event", "state=READY", "since=soon"]
+)
 def test_a_page_that_cannot_be_right_is_refused(api, slot, query):
     assert api.get(f"{slot}/events?{query}").status_code == 400
 

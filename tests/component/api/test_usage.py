@@ -25,8 +25,8 @@ def test_a_tenant_sees_its_own_usage_and_an_admin_that_of_all(api):
     assert keys(answer) == [("demo", "aes"), ("demo", "sha256")]
     assert answer.json["usage"][0] == {
         "project_id": "demo", "function": "aes", "begin_at": "1970-01-02T00:00:00.000000+00:00",
-        "end_at": "1970-01-03T00:00:00.000000+00:00", "jobs": 2, "slot_s": 1.5, "cpu_s": 0.0, "input_bytes": 20,
-        "result_bytes": 7,
+        "end_at": "1970-01-03T00:00:00.000000+00:00", "jobs": 2, "slot_s": 1.5, "cpu_s": 0.0, "vcpu_s": 15.0,
+        "instance_slot_s": 60.0, "input_bytes": 20, "result_bytes": 7,
     }  # fmt: skip
     assert len(keys(api.get("/v1/usage?project_id=all"))) == 4
     tenant = {"X-Roles": "reader,member"}

@@ -38,6 +38,11 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     ]
     (last,) = run("event", "list", "slot", "node-1/card-0/r0", "--sort", "at:asc", "--marker", 1, "-f", "json").json
     assert (last["number"], last["event"]) == (2, "DrainCompleted")
+    (drained,) = run(
+        *("event", "list", "slot", "node-1/card-0/r0", "--event", "DrainRequested", "--since", "1h", "-f", "json")
+    ).json
+    assert drained["number"] == 1
+    assert run("event", "list", "slot", "node-1/card-0/r0", "--until", "1h", "-f", "json").json == []
     assert "request_id" in run("event", "list", "slot", "node-1/card-0/r0").out
     assert run("event", "list", "lease", "x").status == 2
 
@@ -199,3 +204,16 @@ def test_services_are_listed(run):
         ("agent", "node-1", "up"),
         ("agent", "node-2", "up"),
     ]
+
+
+def test_the_authorities_of_a_pool_that_speaks_https_are_named(run, pool, serve, certificate):
+    from fpga_pool.conf.catalogue import server_tls
+
+    files = dict(zip(("tls_cert", "tls_key"), certificate, strict=True))
+    url = serve(pool, tls=server_tls({"api": files}, "api", *files))
+    assert len(run("--os-cacert", certificate[0], "slot", "list", "-f", "json", endpoint=url).json) == 2
+    refused = run("slot", "list", endpoint=url)
+    assert (refused.status, refused.err) == (
+        2,
+        f"fpga-pool: {url}: its certificate is not trusted: self-signed certificate\n",
+    )

@@ -40,6 +40,37 @@ def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
     assert (row["project_id"], row["jobs"], row["slot_s"], row["input_bytes"]) == ("demo", 2, 1.5, 20)
     assert row["begin_at"] == "2026-01-01T00:00:00.000000+00:00"
     head, *rows = run("usage", "show", "--all-projects", "-f", "csv").out.splitlines()
-    columns = ("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes")
+    columns = (
+        "project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s",
+        "input_bytes", "result_bytes",
+    )  # fmt: skip
     assert head == ",".join(f'"{name}"' for name in columns)
     assert len(rows) == 4
+
+
+def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, used):
+    period = ("--start", "2026-01-01T00:30:00Z", "--end", "2026-01-01T03:59:59Z")
+    answer = run("usage", "export", *period, "--price", "fpga.slot=0.5")
+    frames = answer.json["dataframes"]
+    assert [(frame["period"]["begin"], frame["period"]["end"]) for frame in frames] == [
+        ("20260101T010000Z", "20260101T020000Z"),
+        ("20260101T020000Z", "20260101T030000Z"),
+    ]
+    usage = frames[0]["usage"]
+    assert usage["fpga.slot"][0] == {
+        "vol": {"unit": "s", "qty": 1.5}, "rating": {"price": 0.75}, "groupby": {"project_id": "demo"},
+        "metadata": {"function": "aes"},
+    }  # fmt: skip
+    assert {metric: points[0]["vol"] for metric, points in usage.items()} == {
+        "fpga.slot": {"unit": "s", "qty": 1.5}, "fpga.instance_slot": {"unit": "s", "qty": 60.0},
+        "fpga.input": {"unit": "B", "qty": 20}, "fpga.result": {"unit": "B", "qty": 7},
+    }  # fmt: skip
+    assert len(usage["fpga.slot"]) == 2
+    daily = run("usage", "export", "--start", "2026-01-01T00:00:00Z", "--end", "2026-01-03T00:00:00Z",
+                "--period", 86400, "--all-projects")  # fmt: skip
+    assert [len(frame["usage"]["fpga.slot"]) for frame in daily.json["dataframes"]] == [4, 4]
+
+
+@pytest.mark.parametrize("price", ["fpga.slot", "fpga.gpu=1", "fpga.slot=-1", "fpga.slot=nan"])
+def test_impossible_prices_are_wrong_usage(run, price):
+    assert run("usage", "export", "--price", price).status == 2

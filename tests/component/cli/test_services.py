@@ -170,6 +170,10 @@ def test_a_service_that_plans_nothing_loads_no_policy(module):
             "[scheduler]\ndefault_policy = throughput\n",
             "[scheduler] default_policy: throughput is an online policy other than online_policy (benefit_plus)",
         ),
+        (
+            "[api]\ntls_cert = /api.pem\n",
+            "[api] tls_key: required because tls_cert is /api.pem; set both or none",
+        ),
         ("nonsense\n", "Failed to parse "),
     ],
 )

@@ -30,6 +30,9 @@ BODIES = {
 VALUES = st.sampled_from(
     ["1", "0", "-1", "1e300", "nan", "99999999999999999999", UUID, "e30=", "bnVsbA==", "\0"]
 ) | st.text(max_size=20)
+TAGS = st.sampled_from(["*", '"0-0"', 'W/"0"', '"', '"-"', ","]) | st.text(
+    st.characters(codec="latin-1", categories=["L", "P", "S"])
+)
 NAMES = st.sampled_from(["limit", "marker", "state", "changed_after", "wait_s", "function"]) | st.text(max_size=8)
 SEGMENTS = st.sampled_from([UUID, "node-1", "sha256", "x", "%00", "..", "%2e%2e"]) | st.text(
     st.characters(codec="ascii", exclude_characters="/?#"), min_size=1, max_size=20
@@ -55,8 +58,9 @@ def test_every_request_has_an_answer(api, data):
     query = data.draw(st.dictionaries(NAMES, VALUES, max_size=2))
     if "wait_s" in query:  # what waits takes its time
         query["wait_s"] = "0"
-    answer = api.open(path, method=operation.method, query_string=query, **body)
-    assert answer.status_code < 500, (operation.name, path, query, body, answer.text)
+    headers = data.draw(st.dictionaries(st.sampled_from(["If-Match", "If-None-Match"]), TAGS, max_size=1))
+    answer = api.open(path, method=operation.method, query_string=query, headers=headers, **body)
+    assert answer.status_code < 500, (operation.name, path, query, headers, body, answer.text)
 
 
 @given(

@@ -138,6 +138,6 @@ def test_each_transaction_removes_a_limited_number_of_rows(store, make, add, mon
         add(*with_jobs(make, 4))
     removed = []
     inner = purging._remove
-    monkeypatch.setattr(purging, "_remove", lambda *given: removed.append(inner(*given)) or removed[-1])
+    monkeypatch.setattr(purging, "_remove", lambda *given, **kept: removed.append(inner(*given, **kept)) or removed[-1])
     assert purge(store, 50.0) == nothing_but(batches=5, jobs=20)
     assert max(removed) == 3

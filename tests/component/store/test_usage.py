@@ -3,8 +3,13 @@
 import pytest
 
 from fpga_pool.model.messages.requests import UsagePage
-from fpga_pool.model.objects.pool import CPU, JobState
+from fpga_pool.model.objects.pool import CPU, BatchState, JobState, LeaseKind, LeaseState
+from fpga_pool.store.purge import purge
 from fpga_pool.store.quotas import usage
+from fpga_pool.store.removal import remove_slots
+
+DAY = 86_400.0
+NOW = 10 * DAY
 
 
 @pytest.fixture
@@ -12,7 +17,7 @@ def ran(store, make, saved):
     """Store a job that has computed to its end at a moment."""
 
     def store_run(project, function, at, seconds, board="vc709", **fields):
-        batch = make.batch(project_id=project)
+        batch = make.batch(project_id=project, state=BatchState.COMPLETED, ended_at=at)
         job = make.job(batch, function=function, state=JobState.COMPLETED, input_bytes=100, result_bytes=7, **fields)
         saved(batch, job)
         with store.transaction(job.shard) as tx:
@@ -25,7 +30,7 @@ def ran(store, make, saved):
 def found(store, begin_at=0.0, end_at=100.0, **page):
     return [
         (one.project_id, one.function, one.jobs, one.slot_s, one.cpu_s, one.input_bytes, one.result_bytes)
-        for one in usage(store, UsagePage(**page), begin_at, end_at)
+        for one in usage(store, UsagePage(**page), begin_at, end_at, NOW, {})
     ]
 
 
@@ -57,3 +62,80 @@ def test_pages_have_each_row_once(store, ran):
         rows += page
         after = page[-1][:2]
     assert [row[:2] for row in rows] == [(project, name) for project in "ab" for name in ("aes", "dnn", "sha256")]
+
+
+def test_seconds_on_slots_are_worth_the_speedup_of_their_function(store, ran):
+    ran("a", "aes", 10.0, 0.5)
+    ran("a", "aes", 20.0, 4.0, CPU)
+    ran("a", "gone", 30.0, 1.0)
+    rows = usage(store, UsagePage(), 0.0, 100.0, NOW, {"aes": 12.0})
+    # Half a second on a slot does the work of six on a vCPU; what is not in the catalogue is worth nothing known.
+    assert [(one.function, one.vcpu_s) for one in rows] == [("aes", 6.0 + 4.0), ("gone", None)]
+
+
+@pytest.fixture
+def leased(store, shard, make):
+    """Let an instance hold a slot of its own; returns the slot."""
+
+    def lease(project, begin_at, end_at=None, kind=LeaseKind.INSTANCE, function="aes"):
+        held = {"state": LeaseState.HELD if end_at is None else LeaseState.RELEASED, "function": function}
+        held |= {"granted_at": begin_at, "released_at": end_at, "kind": kind, "project_id": project}
+        with store.transaction(shard.name) as tx:
+            slot = make.slot(region=str(len(tx.slots())))
+            tx.add(*([] if tx.hosts() else [make.host()]), slot, make.lease(slot, **held))
+        return slot
+
+    return lease
+
+
+def held(store, begin_at, end_at, **page):
+    """What instances have held, in hours."""
+    rows = usage(store, UsagePage(**page), begin_at, end_at, NOW, {})
+    return {(one.project_id, one.function): one.instance_slot_s / 3600 for one in rows}
+
+
+def test_instances_count_as_long_as_they_held_slots_in_the_period(store, leased):
+    leased("a", 1 * DAY, 2 * DAY)
+    leased("a", 1.5 * DAY, 1.75 * DAY)
+    leased("b", 1.5 * DAY, None, function="")
+    leased("b", 1.5 * DAY, 2 * DAY, LeaseKind.POOL)
+    assert held(store, 1 * DAY, 2 * DAY) == {("a", "aes"): 24 + 6, ("b", ""): 12}
+    assert held(store, 1.25 * DAY, 1.5 * DAY, project_id="a") == {("a", "aes"): 6}
+    assert held(store, 2 * DAY, 3 * DAY) == {("b", ""): 24}
+    # What is held still is counted until now, and no longer.
+    assert held(store, 9 * DAY, 11 * DAY) == {("b", ""): 24}
+
+
+def whole(store):
+    """The usage of each day."""
+    return [usage(store, UsagePage(), day * DAY, (day + 1) * DAY, NOW, {}) for day in range(10)]
+
+
+def test_a_purge_changes_the_usage_of_no_day(store, ran, leased):
+    ran("a", "aes", 1.25 * DAY, 0.5)
+    ran("a", "aes", 1.75 * DAY, 4.0, CPU)
+    ran("b", "dnn", 2.5 * DAY, 1.0)
+    ran("b", "dnn", 8.0 * DAY, 1.0)
+    leased("a", 1.5 * DAY, 3.25 * DAY)
+    leased("a", 1.5 * DAY, 2.25 * DAY)
+    leased("b", 4.5 * DAY, None)
+    before = whole(store)
+    for purged_before, removed in ((2 * DAY, (2, 0)), (3 * DAY, (1, 1)), (5 * DAY, (0, 1))):
+        counts = purge(store, purged_before)
+        assert (counts["jobs"], counts["leases"]) == removed
+        assert whole(store) == before
+    assert [(one.project_id, one.jobs) for one in before[8]] == [("b", 0), ("b", 1)]
+
+
+def test_what_was_purged_counts_when_its_day_begins(store, ran):
+    ran("a", "aes", 1.75 * DAY, 0.5)
+    purge(store, 3 * DAY)
+    assert found(store, 1.5 * DAY, 2.5 * DAY) == []
+    assert found(store, 0.5 * DAY, 1.5 * DAY) == [("a", "aes", 1, 0.5, 0.0, 100, 7)]
+
+
+def test_the_usage_of_slots_that_left_the_pool_stays(store, leased):
+    slot = leased("a", 1 * DAY, 2 * DAY)
+    before = whole(store)
+    remove_slots(store, slot.shard, [slot.name])
+    assert whole(store) == before

@@ -10,6 +10,7 @@ from fpga_pool.model.messages.agents import ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, JobState, Slot
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
 from fpga_pool.model.rules.shared.changes import change_job
@@ -92,9 +93,10 @@ def owned_batch(tx: Transaction, uuid: str, project_id: str) -> Batch:
     return owned(tx.batch(uuid), project_id, "batch")
 
 
-def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Batch:
+def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Batch:
     """Request the cancellation of a batch: completed jobs are kept, others are cancelled (`cancel_jobs`)."""
     batch = owned_batch(tx, uuid, project_id)
+    require_seen(batch, seen)
     changed, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
     tx.save(changed)
     return changed

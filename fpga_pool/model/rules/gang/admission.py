@@ -11,6 +11,7 @@ from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.objects.history import created
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
 from fpga_pool.model.rules.shared.admission import emptiest, owned
 from fpga_pool.model.transaction import Transaction
@@ -97,9 +98,10 @@ def owned_gang(tx: Transaction, uuid: str, project_id: str) -> Gang:
     return owned(tx.gang(uuid), project_id, "gang")
 
 
-def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Gang:
+def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Gang:
     """Have a gang end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
     gang = owned_gang(tx, uuid, project_id)
+    require_seen(gang, seen)
     if gang.cancel_requested and gang.state not in ENDED_GANGS:
         return gang
     gang = change_gang(tx, end_trial(tx, gang, now_s), GangCancelRequested(), now_s)

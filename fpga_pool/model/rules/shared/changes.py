@@ -26,6 +26,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import skipped, unneeded
 from fpga_pool.model.transaction import Transaction
 
@@ -333,13 +334,15 @@ def displace_jobs(
     settle_slots(tx, [slot_name], now_s)
 
 
-def drain_slot(tx: Transaction, name: str, reason: str, now_s: float) -> Slot:
+def drain_slot(tx: Transaction, name: str, reason: str, now_s: float, seen: Seen = None) -> Slot:
     """Take a slot out of service: the running job ends there, the others are planned elsewhere."""
+    require_seen(tx.slot(name), seen)
     change_slot(tx, tx.slot(name), DrainRequested(reason=reason or "drained by the operator"), now_s)
     displace_jobs(tx, name, f"slot {name} is being drained", now_s, drained=True)
     return tx.slot(name)
 
 
-def resume_slot(tx: Transaction, name: str, now_s: float) -> Slot:
+def resume_slot(tx: Transaction, name: str, now_s: float, seen: Seen = None) -> Slot:
     """Give a slot back to the pool."""
+    require_seen(tx.slot(name), seen)
     return change_slot(tx, tx.slot(name), ResumeRequested(), now_s)

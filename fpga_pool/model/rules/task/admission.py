@@ -12,6 +12,7 @@ from fpga_pool.model.messages.work import JobRequest, TaskRequest
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Slot
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape, TaskState
+from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
 from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
@@ -102,9 +103,10 @@ def owned_task(tx: Transaction, uuid: str, project_id: str) -> Task:
     return owned(tx.task(uuid), project_id, "task")
 
 
-def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Task:
+def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Task:
     """Have a task end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
     task = owned_task(tx, uuid, project_id)
+    require_seen(task, seen)
     if task.cancel_requested and task.state not in ENDED_TASKS:
         return task
     change_task(tx, task, TaskCancelRequested(), now_s)

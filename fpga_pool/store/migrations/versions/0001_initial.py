@@ -39,6 +39,7 @@ def upgrade() -> None:
     _create_migrations()
     _create_commands()
     _create_quotas()
+    _create_usage_days()
     _create_policy_memories()
 
 
@@ -357,6 +358,18 @@ def _create_quotas() -> None:
             INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", "tickets", "requests_per_s", nullable=True
         ),
         *_columns(INTEGER, "admissions"),
+        **TABLE_OPTIONS,
+    )
+
+
+def _create_usage_days() -> None:
+    op.create_table(
+        "usage_days",
+        sa.Column("project_id", WORD, primary_key=True),
+        sa.Column("function", WORD, primary_key=True),
+        sa.Column("day", INTEGER, primary_key=True, autoincrement=False),
+        *_columns(INTEGER, "jobs", "input_bytes", "result_bytes"),
+        *_columns(NUMBER, "slot_s", "cpu_s", "instance_slot_s"),
         **TABLE_OPTIONS,
     )
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import InvalidTransition, NotFound, PreconditionFailed, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.tasks import TaskState
+from fpga_pool.model.preconditions import version_of
 from fpga_pool.model.rules.task.family import TaskFamily
 from fpga_pool.services.scheduler.planner import quick
 from support.waiting import wait_until
@@ -80,7 +81,10 @@ def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_
         with pytest.raises(ServiceUnavailable):
             running.api.cancel_batch("p", task.uuid)
     assert not running.api.batch_detail("p", task.uuid).batch.cancel_requested
-    assert running.api.cancel_batch("p", task.uuid).cancel_requested
+    with pytest.raises(PreconditionFailed, match="the batch has changed"):
+        running.api.cancel_batch("p", task.uuid, ("999",))
+    seen = version_of(running.api.batch_detail("p", task.uuid))
+    assert running.api.cancel_batch("p", task.uuid, (seen,)).cancel_requested
     detail = running.api.task("p", task.uuid)
     assert detail.task.cancel_requested
     assert all(share.cancel_requested for share in detail.share_list)

@@ -1,0 +1,112 @@
+"""Query parameters of the REST API: each operation names the class of its own."""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Count, ProjectId, Text, Uuid
+
+Limit1000 = Annotated[int, Meta(ge=1, le=1000, description="1 to 1000")]
+Since = Annotated[datetime, Meta(tz=True, description="a date with a time zone, such as 2026-01-31T12:00:00Z")]
+
+
+class WorkQuery(Message, frozen=True, kw_only=True):
+    """Which batches, gangs, pipelines or tasks are wanted: those that all parameters fit, a page at a time."""
+
+    #: One or several states.
+    state: tuple[str, ...] = ()
+    #: Created then or later.
+    since: Since | None = None
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+    sort: Annotated[str, Meta(pattern=r"^created_at(:asc|:desc)?\Z", description="created_at with :asc or :desc")] = (
+        "created_at:desc"
+    )
+    limit: Limit1000 = 100
+    #: The last object of the page before; None = the first page.
+    marker: Uuid | None = None
+
+
+class TaskQuery(WorkQuery, frozen=True, kw_only=True):
+    """Which tasks are wanted."""
+
+    #: One or several functions.
+    function: tuple[Text, ...] = ()
+
+
+class ProjectJobQuery(TaskQuery, frozen=True, kw_only=True):
+    """Which jobs of all batches are wanted."""
+
+    #: One or several hosts on which they were planned.
+    host: tuple[Text, ...] = ()
+
+
+class NameQuery(Message, frozen=True, kw_only=True):
+    """Which part of a list by name is wanted."""
+
+    sort: Annotated[str, Meta(pattern=r"^name(:asc|:desc)?\Z", description="name:asc or name:desc")] = "name:asc"
+    limit: Limit1000 | None = None
+    #: Name of the last object of the page before; None = the first page.
+    marker: Text | None = None
+
+
+class SlotQuery(NameQuery, frozen=True, kw_only=True):
+    """Which slots are wanted: those that all parameters fit."""
+
+    #: One or several states, functions that are loaded, and hosts.
+    state: tuple[str, ...] = ()
+    function: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
+
+
+class HostQuery(NameQuery, frozen=True, kw_only=True):
+    """Which hosts are wanted."""
+
+    alive: bool | None = None
+
+
+class EventQuery(Message, frozen=True, kw_only=True):
+    """Which part of the events of an object is wanted: those that all parameters fit."""
+
+    #: One or several names of events.
+    event: tuple[Text, ...] = ()
+    #: At that time or later; before that time.
+    since: Since | None = None
+    until: Since | None = None
+    sort: Annotated[str, Meta(pattern=r"^at(:asc|:desc)?\Z", description="at:asc or at:desc")] = "at:desc"
+    limit: Limit1000 = 100
+    #: Number of the last event of the page before; None = the first page.
+    marker: Count | None = None
+
+
+class JobQuery(Message, frozen=True, kw_only=True):
+    """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
+
+    state: tuple[str, ...] = ()
+    changed_after: str | None = None
+    wait_s: Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")] = 0.0
+
+
+class CalibrationQuery(Message, frozen=True, kw_only=True):
+    """Of which function the fit is wanted; None = of all."""
+
+    function: str | None = None
+
+
+class UsageQuery(Message, frozen=True, kw_only=True):
+    """Of which project and period the usage is wanted, a page at a time."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+    #: The day before the end, and now, by default.
+    start: Since | None = None
+    end: Since | None = None
+    limit: Limit1000 = 1000
+    #: Project and function of the last row of the page before, as PROJECT/FUNCTION.
+    marker: Text | None = None
+
+
+class NoQuery(Message, frozen=True, kw_only=True):
+    """No parameters."""

@@ -1,0 +1,47 @@
+"""Preconditions of changes: which version of an object a client has seen."""
+
+import hashlib
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from msgspec import Meta
+
+from fpga_pool.model.codec import to_text
+from fpga_pool.model.exceptions import PreconditionFailed
+from fpga_pool.model.fields import Rest
+from fpga_pool.model.objects.quotas import Quota, QuotaLimits
+from fpga_pool.model.rest import marks_of
+
+#: Versions one of which the object must have; None = any version will do.
+Seen = Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=100)] | None
+
+
+def version_of(thing: Any) -> str:
+    """Return which version of a stored object this is: its generation; "" where it is not stored.
+
+    Limits of a quota have no generation: equal ones are the same version.
+    """
+    if isinstance(thing, Quota | QuotaLimits):
+        return digest(to_text(thing.own if isinstance(thing, Quota) else thing).encode())
+    cls: Any = type(thing)
+    part = _stored_part(cls)
+    return str(getattr(getattr(thing, part) if part else thing, "generation", ""))
+
+
+def require_seen(thing: Any, seen: Seen) -> None:
+    """Raise PreconditionFailed if a stored object is none of the versions that a client has seen."""
+    if seen is not None and version_of(thing) not in seen:
+        kind = "quota" if isinstance(thing, QuotaLimits) else type(thing).__name__.lower()
+        raise PreconditionFailed(f"If-Match: the {kind} has changed since that answer; read it again and decide again")
+
+
+def digest(data: bytes) -> str:
+    """Return a short digest, to tell versions apart."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+@cache
+def _stored_part(cls: Any) -> str:
+    """Return the field of a detail that holds the object itself; "" = it is the object."""
+    hints = get_type_hints(cls, include_extras=True)
+    return next((name for name, hint in hints.items() if Rest.FLAT in marks_of(hint)), "")
