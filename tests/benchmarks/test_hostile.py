@@ -106,7 +106,7 @@ def test_hostile(pool, attack, pause_s, tmp_path):
     alone_s, attacked_s = (statistics.median(times_s[attacked]) for attacked in (False, True))
     time.sleep(5.0)
     print(
-        f"\n{attack.__doc__} Opened again after {pause_s:g} s: {JOBS} jobs take {attacked_s:.2f} s instead of {alone_s:.2f} s ({attacked_s / alone_s:.2f}"
-        f" times); memory {before / 2**20:.0f} MiB before, {most / 2**20:.0f} at most,"
-        f" {resident_bytes(pid) / 2**20:.0f} after"
+        f"\n{attack.__doc__} Opened again after {pause_s:g} s: {JOBS} jobs take {attacked_s:.2f} s instead of"
+        f" {alone_s:.2f} s ({attacked_s / alone_s:.2f} times); memory {before / 2**20:.0f} MiB before,"
+        f" {most / 2**20:.0f} at most, {resident_bytes(pid) / 2**20:.0f} after"
     )
