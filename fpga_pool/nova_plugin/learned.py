@@ -36,7 +36,8 @@ class Shadow:
     """Compares the hosts that the scorer would have chosen with those that Nova has claimed; threads share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lock, self._clock = threading.Lock(), clock
+        # The garbage collector may end a request in a thread that has the lock.
+        self._lock, self._clock = threading.RLock(), clock
         self._told_at_s = float("-inf")
         #: Claims, and those on a host with the best score.
         self.claims = self.agreed = 0
