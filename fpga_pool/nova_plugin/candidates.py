@@ -102,6 +102,8 @@ class Next:
     gain: list[float]
     #: See `Fitting.latenesses`.
     lateness: list[float]
+    #: (P + 1,) when an instance that gets these slots completes, seconds.
+    completion_s: Floats
 
 
 class FreeSlots:
@@ -137,8 +139,11 @@ class FreeSlots:
             fitting = self._fitting
             cost, gain = (fitting.firsts(values, count, self.found) for values in (fitting.costs, fitting.gains))
             price = cost + self._scarcity + self.per_slot_left * self.found
-            late = fitting.latenesses(count, self.found)
-            found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain, late)))
+            completion_s = fitting.completions_s(count, self.found)
+            late = fitting.latenesses(count, self.found, completion_s)
+            cost_of, price_of, gain_of, late_of = ([*each.tolist(), NOT_HAD] for each in (cost, price, gain, late))
+            found = Next(cost_of, price_of, gain_of, late_of, np.append(completion_s, NOT_HAD))
+            self._next[count] = found
             for row in self._given.keys() | self._refused:
                 self._count(row, count, found)
         return found
@@ -179,15 +184,18 @@ class FreeSlots:
         return self._sum(self._fitting.gains, needs)
 
     def lateness(self, needs: Needs) -> float:
-        """Return the same as `Fitting.latenesses` for an instance that waits for all these slots.
-
-        Slots of one card are loaded one by one.
-        """
-        fitting, rows = self._fitting, [row for row, _ in needs]
-        loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
-        completion_s = np.array([loading_s + fitting.stay_s * fitting.slowdown[rows].max()])
+        """Return the same as `Fitting.latenesses` for an instance that waits for all these slots."""
+        fitting = self._fitting
+        reserved = fitting.reserved[[row for row, _ in needs]].max()
         evictions = np.array([self._sum(fitting.evicts, needs)])
-        return float(fitting.reservations.latenesses(completion_s, fitting.reserved[rows].max(), evictions)[0])
+        completion_s = np.array([self.completion_s(needs)])
+        return float(fitting.reservations.latenesses(completion_s, reserved, evictions)[0])
+
+    def completion_s(self, needs: Needs) -> float:
+        """Return when an instance that waits for all these slots completes; those of one card are loaded one by one."""
+        fitting = self._fitting
+        loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
+        return loading_s + fitting.stay_s * float(fitting.slowdown[[row for row, _ in needs]].max())
 
     def take(self, needs: Needs) -> None:
         """Note that an instance was given slots."""
@@ -214,6 +222,7 @@ class FreeSlots:
         added.price[row] = added.cost[row] + self.tie_break(row)
         added.gain[row] = self.gain(needs) if had else NOT_HAD
         added.lateness[row] = self.lateness(needs) if had else NOT_HAD
+        added.completion_s[row] = self.completion_s(needs) if had else NOT_HAD
 
     def _sum(self, values: Floats, needs: Needs) -> float:
         return sum(self._fitting.between(values, row, self.given(row), count) for row, count in needs)

@@ -106,6 +106,36 @@ OPTS = [
         "the remaining slots connected. A host aggregate may override it with "
         "fpga_pool_lattice_weight_multiplier.",
     ),
+    cfg.StrOpt(
+        "learned_mode",
+        default="off",
+        choices=[
+            ("off", "FpgaPoolLearnedWeigher is neutral and computes nothing."),
+            ("shadow", "It is neutral, and its choice is compared with Nova's in the log."),
+            ("active", "It weighs hosts."),
+        ],
+        mutable=True,
+        help="What FpgaPoolLearnedWeigher does.",
+    ),
+    cfg.StrOpt(
+        "learned_weights",
+        default="",
+        help="File of weights for FpgaPoolLearnedWeigher, as fpga-pool-learn export writes it; empty: those of the "
+        "package. The weigher is neutral if it cannot be read.",
+    ),
+    cfg.FloatOpt(
+        "learned_time_budget",
+        default=0.05,
+        min=0.0,
+        help="Time in seconds that FpgaPoolLearnedWeigher may take for one instance. Its weights are discarded when it "
+        "takes longer; after breaker_failures times in a row it computes nothing for breaker_reset seconds.",
+    ),
+    cfg.FloatOpt(
+        "learned_weight_multiplier",
+        default=1.0,
+        help="Multiplier of FpgaPoolLearnedWeigher, where learned_mode is active. A host aggregate may override it "
+        "with fpga_pool_learned_weight_multiplier.",
+    ),
     cfg.FloatOpt(
         "tier_weight_multiplier",
         default=1.0,

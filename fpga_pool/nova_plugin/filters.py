@@ -103,7 +103,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             left = slots_left(request_id, wanted.function)
         together = on_one_card(extra_specs)
         instance = spec_obj.instance_uuid if "instance_uuid" in spec_obj else ""
-        return Request(wanted, fitting, instances, left, together=together, instance=instance or "")
+        return Request(wanted, fitting, instances, left, together=together, instance=instance or "", picture=picture)
 
     def _log_result(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
         if LOG.isEnabledFor(logging.DEBUG):

@@ -21,6 +21,7 @@ from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
+from fpga_pool.nova_plugin.loads import Loads, LoadTables
 from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
@@ -104,13 +105,23 @@ class Picture:
         catalogue: Catalogue,
         observations: Observations | None = None,
         declared: "DeclaredRunTimes | None" = None,
+        tables: LoadTables | None = None,
     ) -> None:
-        """`catalogue` has the observed time models already."""
+        """`catalogue` has the observed time models already; `tables` are shared with earlier pictures."""
         self.providers = providers
         self.observations = observations or Observations()
         self.declared = declared or DeclaredRunTimes()
         self.catalogue = catalogue
+        self._tables = tables or LoadTables()
         self._fitting: dict[tuple[str, float], Fitting] = {}
+
+    def loads(self) -> Loads:
+        """Return how loaded the hosts are."""
+        return self._tables.of(self.providers, tuple(self.catalogue.functions))
+
+    def run_times_s(self) -> Mapping[str, float]:
+        """Return how long instances run by function, as far as that is known."""
+        return {**self.observations.run_times_s(), **self.declared.means_s()}
 
     def run_time_s(self, project_id: str, function: str) -> float | None:
         """Return how long an instance probably runs, by those that have ended; None = unknown."""
@@ -125,8 +136,8 @@ class Picture:
         if found is None:
             if len(self._fitting) >= _KEPT:
                 self._fitting.clear()
-            run_times_s = {**self.observations.run_times_s(), **self.declared.means_s()}
-            found = self._fitting[key] = Fitting(self.providers, self.catalogue, function, stay_s, run_times_s)
+            found = Fitting(self.providers, self.catalogue, function, stay_s, self.run_times_s())
+            self._fitting[key] = found
         return found
 
 
@@ -152,7 +163,7 @@ class Pool:
         observe: Callable[[], Observations] = Observations,
     ) -> None:
         self._observe, self._observed_at_s = observe, float("-inf")
-        self._observations, self._declared = Observations(), DeclaredRunTimes()
+        self._observations, self._declared, self._tables = Observations(), DeclaredRunTimes(), LoadTables()
         self._ask, self._read_catalogue, self._limits = ask, catalogue, limits
         self._breaker, self._clock = breaker, clock
         self._asking = threading.Lock()
@@ -196,7 +207,7 @@ class Pool:
             picture = before
         else:
             providers = Providers.of(columns, before.providers if before else None)
-            picture = Picture(providers, catalogue, self._observations, self._declared)
+            picture = Picture(providers, catalogue, self._observations, self._declared, self._tables)
         self._known = at, picture
         return picture
 

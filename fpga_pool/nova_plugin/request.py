@@ -11,6 +11,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.rules.instance.explaining import explain_host
@@ -27,6 +30,7 @@ from fpga_pool.nova_plugin.candidates import (
     what_is_left,
 )
 from fpga_pool.nova_plugin.linked import Linked, Outcome
+from fpga_pool.nova_plugin.pool import Picture
 
 #: What is so small that it only decides among equals.
 _LITTLE = 1e-6
@@ -64,15 +68,19 @@ class Request:
         *,
         together: bool = True,
         instance: str = "",
+        picture: Picture | None = None,
     ) -> None:
         """`left` is what Placement has left of providers that were asked for; others are as the pool knows them.
 
-        `instance` is the uuid of the (first) instance: concurrent requests divide equal candidates by it.
+        `instance` is the uuid of the (first) instance: concurrent requests divide equal candidates by it.  `picture` is
+        of the pool that `fitting` is of, for weighers that read more of it.
         """
-        self.wanted = wanted
+        self.wanted, self.picture = wanted, picture
+        #: Called once with the host of the next instance: in the pass after its claim, or else when the request ends.
+        self.on_claim: Callable[[Any], None] | None = None
         #: Other candidates of the hosts that pass, for an instance whose first claims Placement refuses.
         self.attempts: list[FurtherAttempt] = []
-        self._fitting, self._together = fitting, together
+        self.fitting, self._together = fitting, together
         self._instances = instances
         self._turn = zlib.crc32(instance.encode())
         # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
@@ -86,6 +94,7 @@ class Request:
         self._seen: dict[Any, int] = {}
         self._taken: dict[Any, int] = {}
         self._first: dict[Any, First] = {}
+        self._known_rows: tuple[Sequence[Any], list[int]] = [], []  # see `_rows`
         self._offers: dict[Any, Offer] = {}
         #: Which slots they are; None where there is only one for each instance.
         self._linked = Linked(wanted, fitting.slot_candidates) if wanted.count > 1 else None
@@ -116,6 +125,7 @@ class Request:
 
     def next_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the same after an instance was claimed; only hosts for which that changed something are looked at."""
+        self._known_rows = [], []
         changed = self._note_claim(hosts)
         return [host for host in hosts if host not in changed or self._admit(host)]
 
@@ -129,6 +139,9 @@ class Request:
         grown = [place for place, host in enumerate(hosts) if host.num_instances > seen.get(host, host.num_instances)]
         if not grown:
             return set()
+        if self.on_claim is not None:
+            self.on_claim(hosts[grown[0]])
+            self.on_claim = None
         for host in hosts[: grown[0]]:
             self._free_slots.refuse(self._first_needs(host) or ())
         for place in grown:
@@ -140,6 +153,13 @@ class Request:
                 self._linked.take(host.host, needs)
             self._free_slots.take(needs)
         return set(hosts[: grown[-1] + 1])
+
+    def ended(self) -> None:
+        """Look for the last claim: after that of the only instance of a request there is no further pass."""
+        grown = (host for host, seen in self._seen.items() if host.num_instances > seen)
+        if self.on_claim is not None:
+            for host in grown:
+                self.on_claim(host)
 
     def _admit(self, host: Any) -> bool:
         """Order the candidates of a host; return whether the pool can fulfil any of them."""
@@ -252,13 +272,41 @@ class Request:
 
     def _offered(self, hosts: Sequence[Any], by_row: Sequence[float], of: Callable[[Offer], float]) -> list[float]:
         """Return a value for each host; nearly all follow from the row of their first candidate."""
+        found = []
+        for host, row in zip(hosts, self._rows(hosts), strict=True):
+            value = by_row[row]
+            found.append(value if value != NOT_HAD else of(self._offer(host)))
+        return found
+
+    def _rows(self, hosts: Sequence[Any]) -> list[int]:
+        """Return the row of each host's first candidate; UNKNOWN where it is not the one that the filter put there.
+
+        All weighers ask for the same hosts, one after the other, and candidates change before them only.
+        """
+        known, rows = self._known_rows
+        if known == hosts:
+            return rows
         first_of, found = self._first, []
         for host in hosts:
             first, candidates = first_of.get(host), host.allocation_candidates
             row = first[1] if first is not None and candidates and first[0] is candidates[0] else None
-            value = NOT_HAD if row is None else by_row[row]
-            found.append(value if value != NOT_HAD else of(self._offer(host)))
+            found.append(UNKNOWN if row is None else row)
+        self._known_rows = hosts, found
         return found
+
+    def completions_s(self, hosts: Sequence[Any]) -> tuple[Ints, Floats]:
+        """Return (N,) the slowest provider of the next instance on each host, and the seconds until it completes there.
+
+        UNKNOWN and NOT_HAD where a host has no further slots.
+        """
+        rows: Ints = np.array(self._rows(hosts), dtype=np.int64)
+        completions_s: Floats = self._next.completion_s[rows]
+        for place in np.flatnonzero(~np.isfinite(completions_s)).tolist():
+            needs = self._first_needs(hosts[place]) or self._anywhere(hosts[place])
+            if needs:
+                rows[place] = max((row for row, _ in needs), key=self.fitting.slowdown.__getitem__)
+                completions_s[place] = self._free_slots.completion_s(needs)
+        return rows, completions_s
 
     def _offer(self, host: Any) -> Offer:
         """Return what a host gives the next instance where its first candidate's row does not say so."""
@@ -304,9 +352,9 @@ class Request:
     def explain(self, host: Any) -> str:
         """Describe the slots of a host for this request."""
         _, why = explain_host(
-            self._fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
+            self.fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
-        given = sum(self._free_slots.given(row) for row in self._fitting.providers.of_host.get(host.host, ()))
+        given = sum(self._free_slots.given(row) for row in self.fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them assigned to instances of this request" if given else why
 
 
@@ -341,8 +389,10 @@ class Requests:
         """Forget a RequestSpec that is no more, unless another one has its id by now."""
         with self._lock:
             found = self._of.get(key)
-            if found is not None and found[0] is gone:
-                del self._of[key]
+            if found is None or found[0] is not gone:
+                return
+            del self._of[key]
+        found[1].ended()
 
 
 REQUESTS = Requests()

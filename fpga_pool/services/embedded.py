@@ -165,6 +165,7 @@ class StandalonePool:
             keys.bitstreams.public_key(),
             _faults(conf, number),
             links=_links(conf, cards),
+            neighbour_cost=conf.driver_simulated.neighbour_cost,
         )
         return AgentService(
             settings,

@@ -1,12 +1,14 @@
-"""Queries on gangs and tasks, which are part of `store.reads`."""
+"""Queries on gangs, tasks and runs, which are part of `store.reads`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam
+from sqlalchemy import ColumnElement, Result, Select, bindparam, select
 
+from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
+from fpga_pool.model.objects.pool import Job, Run
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.statements import all_of
 from fpga_pool.store.tables.mapping import table
@@ -14,6 +16,7 @@ from fpga_pool.store.tables.mapping import table
 ValueT = TypeVar("ValueT")
 
 _GANGS, _PROCESSES, _PROCESSORS, _MIGRATIONS = map(table, (Gang, Process, Processor, Migration))
+_RUNS, _JOBS = table(Run), table(Job)
 _OPEN_STATES: Mapping[type, frozenset[str]] = {
     Gang: frozenset(GangState) - ENDED_GANGS,
     Task: frozenset(TaskState) - ENDED_TASKS,
@@ -48,6 +51,8 @@ class _Asks(Protocol):
     """The interface to `Reads` that these mix-ins need."""
 
     _scope: str
+
+    def _execute(self, query: Select[Any], *classes: type) -> Result[Any]: ...
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT: ...
 
@@ -109,3 +114,34 @@ class TaskReads:
     def open_tasks(self: _Asks) -> Sequence[Task]:
         """Return the tasks that have not ended, in order of arrival."""
         return self._all(Task, _open(Task, scoped=bool(self._scope)))
+
+
+class Runs(NamedTuple):
+    """N runs: input bytes, seconds of computing, when they ended, and the names of their slots."""
+
+    input_bytes: Ints
+    seconds: Floats
+    ended_at: Floats
+    slots: Sequence[str]
+
+
+class RunReads:
+    """Observed computations; part of `Reads`."""
+
+    def runs(self: _Asks, function: str, *, newest: int) -> dict[str, Runs]:
+        """Return the newest runs of a function by board, newest first."""
+        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct(), Run).scalars()
+        found = {}
+        for board in sorted(boards):
+            rows = self._execute(_newest_runs(function, board).limit(newest), Run, Job).all()
+            sizes, seconds, ends, slots = zip(*rows, strict=True) if rows else ((),) * 4
+            found[board] = Runs(ints(sizes), floats(seconds), floats(ends), [slot or "" for slot in slots])
+        return found
+
+
+def _newest_runs(function: str, board: str) -> Select[Any]:
+    query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s, _RUNS.c.finished_at, _JOBS.c.slot)
+    # A job that computed again may be elsewhere by now.
+    query = query.outerjoin(_JOBS, (_JOBS.c.uuid == _RUNS.c.job) & (_JOBS.c.attempt == _RUNS.c.attempt))
+    query = query.where(_RUNS.c.function == function, _RUNS.c.board == board)
+    return query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job.desc())

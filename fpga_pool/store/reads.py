@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Result, Select, func, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
@@ -27,7 +26,7 @@ from fpga_pool.model.objects.pool import (
     Slot,
 )
 from fpga_pool.model.transaction import PolicyMemory
-from fpga_pool.store.family_reads import GangReads, TaskReads
+from fpga_pool.store.family_reads import GangReads, RunReads, TaskReads
 from fpga_pool.store.statements import (
     active_jobs,
     all_hosts,
@@ -82,7 +81,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads(GangReads, TaskReads):
+class Reads(GangReads, TaskReads, RunReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:
@@ -337,18 +336,6 @@ class Reads(GangReads, TaskReads):
         )
         rows = self._connection.execute(query.order_by(_LEASES.c.released_at.desc()).limit(newest))
         return [(project_id, function, float(seconds)) for project_id, function, seconds in rows]
-
-    def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
-        """Return, by board, the (N,) input bytes and (N,) seconds of the newest runs of a function, newest first."""
-        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct(), Run).scalars()
-        return {board: self._runs(function, board, newest) for board in sorted(boards)}
-
-    def _runs(self, function: str, board: str, newest: int) -> tuple[Ints, Floats]:
-        query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s).where(
-            _RUNS.c.function == function, _RUNS.c.board == board
-        )
-        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job.desc()).limit(newest), Run).all()
-        return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
 
     def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:
         """Return what limits a list to the shard in question."""

@@ -36,6 +36,9 @@ from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.nova_plugin import all_filters, all_weighers
 from fpga_pool.nova_plugin import pool as plugin_pool
 from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.nova_plugin.filters import FpgaPoolSlotFilter
+from fpga_pool.nova_plugin.learned import FpgaPoolLearnedWeigher
+from fpga_pool.nova_plugin.weighers import FpgaPoolBenefitWeigher
 from fpga_pool.rpc.identity import Gate
 from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
@@ -43,6 +46,7 @@ from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, tr
 CARDS, SLOTS = ("0000:3b:00.0", "0000:af:00.0"), 4
 #: For the mean of what takes microseconds.
 PLAIN_REQUESTS = 1000
+LEARNED_REQUESTS = 30
 CELL = uuidutils.generate_uuid()
 
 
@@ -57,9 +61,8 @@ class PoolScheduler:
         slots = [self._slot(host, card, number, "EMPTY") for host in hosts for card in CARDS for number in range(SLOTS)]
         self.pool = PoolColumns.of({"default": 1}, rows, slots, (len(rows), len(slots)))
 
-    def _slot(self, host, card, number, state):
-        function = "sha256" if state == "READY" else ""
-        lease = ("", "", False)
+    def _slot(self, host, card, number, state, lease=("", "", False)):
+        function = "sha256" if state in ("READY", "BUSY") else ""
         return (
             host,
             "default",
@@ -74,6 +77,12 @@ class PoolScheduler:
             False,
             self.generation,
         )
+
+    def hold(self):
+        """Give a slot of every third host to an instance."""
+        self.generation += 1
+        held = [self._slot(host, CARDS[1], 3, "BUSY", ("instance", "", False)) for host in self.hosts[::3]]
+        self.pool = self.pool.merged(PoolColumns.of({"default": self.generation}, [], held, None))
 
     def change(self):
         self.generation += 1
@@ -255,6 +264,32 @@ def own_part(hosts):
     return took_us, peak_bytes
 
 
+def learned_part(states, scheduler):
+    """Return the least and the median of ms that the learned weigher takes for one instance on hosts that all pass.
+
+    It runs as if it were switched on, after another weigher as in Nova.  Ten slots change before each request.
+    """
+    before, weigher, handler = FpgaPoolBenefitWeigher(), FpgaPoolLearnedWeigher(), FpgaPoolSlotFilter()
+    weighed, took_ms = [weights.WeighedHost(host, 0.0) for host in states], []
+    scheduler.hold()
+    CONF.set_override("learned_mode", "active", "fpga_pool")
+    CONF.set_override("learned_time_budget", 60.0, "fpga_pool")  # other programs may use the machine
+    for _ in range(LEARNED_REQUESTS):
+        scheduler.change()
+        request = spec({"fpga_pool:function": "sha256", f"resources:{RESOURCE_CLASS}": "1"})
+        gc.collect()
+        gc.disable()
+        assert len(handler.filter_all(states, request)) == len(states)
+        before.weigh_objects(weighed, request)
+        began = time.process_time()
+        found = weigher.weigh_objects(weighed, request)
+        took_ms.append(1000 * (time.process_time() - began))
+        gc.enable()
+        assert len(found) == len(states)
+    CONF.set_override("learned_mode", "off", "fpga_pool")
+    return min(took_ms), statistics.median(took_ms)
+
+
 def told(clocks):
     """Return medians (and least) of both parts in ms, and of which share of Nova's is added, percent (and most)."""
     nova, own = ([getattr(clock, name) for clock in clocks] for name in ("nova_ms", "own_ms"))
@@ -346,6 +381,8 @@ def measure(nodes, services, scheduler, requests):
             plugin_pool.pool(CONF).now().fitting("sha256", 3600.0)
             asked_ms.append(1000 * (time.process_time() - began))
         states = list(ours._get_host_states(None, {CELL: nodes}, services))
+        give_candidates(states, candidates_by_host(placement[1]))
+        learned_ms = learned_part(states, scheduler)
     own_us, own_bytes = own_part(states)
     print(
         json.dumps(
@@ -354,6 +391,7 @@ def measure(nodes, services, scheduler, requests):
                 "own_part_of_plain": {"us": own_us, "bytes": own_bytes},
                 "first_ms": first_ms,
                 "question_ms": statistics.median(asked_ms),
+                "learned_ms": learned_ms,
                 "requests": {name: told(measured) for name, measured in clocks.items()},
             }
         )

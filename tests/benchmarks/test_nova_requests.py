@@ -25,6 +25,7 @@ def test_a_request_with_the_plugin_and_without(hosts, requests):
     found = json.loads(done.stdout)
     own = found["own_part_of_plain"]
     print(f"\n{found['hosts']} hosts: first {found['first_ms']:.0f} ms, question {found['question_ms']:.1f} ms")
+    print("  learned weigher: {:.2f} ms at least, median {:.2f} ms".format(*found["learned_ms"]))
     print(f"  our part of a request that is not ours: {own['us']:.1f} us, {own['bytes']} bytes at most")
     for name, parts in found["requests"].items():
         (nova, least), (ours, own_least), (percent, most) = parts.values()

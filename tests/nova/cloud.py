@@ -63,11 +63,13 @@ class PoolScheduler:
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
         self.run_times = []
 
-    def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False), links="", kind=KIND):
+    def put(
+        self, host, card, region, state="EMPTY", function="", lease=("", "", False), links="", kind=KIND, board=BOARD
+    ):
         self.generation += 1
         self.hosts.setdefault(host, (host, "default", "nova", True, self.generation))
         self.slots[host, card, region] = (
-            *(host, "default", f"{card}/{region}", card, BOARD, kind, links, state, function, *lease, False),
+            *(host, "default", f"{card}/{region}", card, board, kind, links, state, function, *lease, False),
             self.generation,
         )
 

@@ -12,6 +12,13 @@ OPTS = [
         help="Whether each slot reports a PCI address, like a slot of an SR-IOV card, which guests get instead of a "
         "channel. There is no device at these addresses: only the simulated guest driver accepts them.",
     ),
+    cfg.FloatOpt(
+        "neighbour_cost",
+        default=0.0,
+        min=0.0,
+        help="Interference of the slots of a card beyond its DMA: what a job takes longer for each other one that "
+        "computes on the card, in parts of its time alone.",
+    ),
     cfg.FloatOpt("load_fails", default=0.0, min=0.0, max=1.0, help="Probability that a load fails."),
     cfg.FloatOpt("job_hangs", default=0.0, min=0.0, max=1.0, help="Probability that a job hangs."),
     cfg.FloatOpt(

@@ -4,13 +4,14 @@ Within a host the node policy chooses the unit, exactly as in the simulator of c
 estimated arrival of the input, the wait for the unit that was chosen, and the work there.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, completion_s
-from fpga_pool.core.cluster.views import CPU, NodeView, Subtask, Unit
+from fpga_pool.core.cluster.slowdown import Companions, SlowdownModel
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 from fpga_pool.core.policy import PolicyState
 
 
@@ -36,6 +37,9 @@ class Option:
     load_s: Sequence[float]
     #: Seconds until the input is there.
     input_s: float
+    #: Its function, and what computes on the card of each accelerator now (sorted); nothing beside the CPU pool.
+    function: str = ""
+    beside: Sequence[Companions] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -61,15 +65,19 @@ class EarliestHost:
 
     name = "ect"
 
-    def __init__(self, node: NodePolicy | None = None) -> None:
-        self._node = node or EctUnit(corun=False, admission=False)
+    def __init__(
+        self, node: NodePolicy | None = None, slowdown: Callable[[], SlowdownModel | None] = lambda: None
+    ) -> None:
+        """`slowdown` returns what is known of how functions slow each other down on a card."""
+        self._node, self._slowdown = node or EctUnit(corun=False, admission=False), slowdown
 
     def decide(self, view: HostsView, state: PolicyState, now_s: float, rng: np.random.Generator) -> Sequence[Placed]:
         """Place the subtasks one after the other, each behind those before it."""
         placed = []
+        slowdown = self._slowdown()
         for number, options in enumerate(view.options):
             best: tuple[float, Option, int] | None = None
-            for option in options:
+            for option in options if slowdown is None else [_with_slowdown(option, slowdown) for option in options]:
                 unit, end_s = self._within(option, number, rng)
                 if unit is not None and (best is None or end_s < best[0]):
                     best = end_s, option, unit
@@ -90,6 +98,14 @@ class EarliestHost:
             return None, np.inf
         wait_s = completion_s(units[unit], subtask) - option.estimate_s[units[unit].kind]
         return unit, max(option.input_s, wait_s) + option.estimate_s[units[unit].kind]
+
+
+def _with_slowdown(option: Option, slowdown: SlowdownModel) -> Option:
+    """Return an option with what the neighbours on each card add to the time there; it counts as that of a load."""
+    work_s = option.estimate_s[ACCELERATOR]
+    added_s = [work_s * (1 / slowdown.rate(option.function, beside) - 1) if beside else 0.0 for beside in option.beside]
+    load_s = [load_s + more_s for load_s, more_s in zip(option.load_s, added_s, strict=True)]
+    return replace(option, load_s=load_s)
 
 
 def _with_load(unit: Unit, load_s: float) -> Unit:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fpga_pool.core.cluster.guard import Guard
 from fpga_pool.core.cluster.policies import Ect, NodeParams
 from fpga_pool.core.cluster.registry import NODE_POLICIES
-from fpga_pool.core.cluster.scorer import Floats32, Network, features
+from fpga_pool.core.cluster.scorer import Network, features
 from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats
@@ -70,13 +70,19 @@ class Learned(Ect):
         """Return the position in `nodes` of what the scorer chooses."""
         if self._network is None or len(nodes) == 1:
             return int(np.argmin(completion_s))
-        table = features(view, nodes, completion_s, now_s)
-        corrections = self._corrections(table)
-        if not np.isfinite(corrections).all():
-            return int(np.argmin(completion_s))
-        scores = np.log(np.maximum(completion_s, 1e-9)) + corrections
-        return int(np.argmin(np.where(completion_s <= SHORTLIST * completion_s.min(), scores, np.inf)))
+        found = scores(self._network, view, nodes, completion_s, now_s)
+        return int(np.argmin(completion_s if found is None else found))
 
-    def _corrections(self, table: Floats32) -> Floats32:
-        assert self._network is not None  # noqa: S101
-        return self._network.corrections(table)
+
+def scores(
+    network: Network, view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float
+) -> Floats | None:
+    """Return (N,) logarithms of the corrected estimates of `nodes`, the least is best, infinite beyond the shortlist.
+
+    None if the network returns anything but finite numbers.
+    """
+    corrections = network.corrections(features(view, nodes, completion_s, now_s))
+    if not np.isfinite(corrections).all():
+        return None
+    found = np.log(np.maximum(completion_s, 1e-9)) + corrections
+    return np.where(completion_s <= SHORTLIST * completion_s.min(), found, np.inf)

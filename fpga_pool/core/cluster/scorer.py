@@ -44,6 +44,8 @@ _SHAPES = (
     (1,),
     (len(FEATURES), 1),
 )
+#: Nodes that are scored at once: few enough for the cache, and for one thread of the linear algebra.
+_BLOCK = 512
 #: Number of parameters.
 PARAMETERS = sum(int(np.prod(shape)) for shape in _SHAPES)
 #: The last of them are the output's: weights of the second hidden layer, a constant, and weights of the features.
@@ -75,14 +77,20 @@ class Network:
 
         Not finite where a weight or a feature is not; callers have to check.
         """
+        found = np.empty(len(features), dtype=np.float32)
+        with np.errstate(all="ignore"):
+            for begin in range(0, len(features), _BLOCK):
+                found[begin : begin + _BLOCK] = self._outputs(features[begin : begin + _BLOCK])
+        return found
+
+    def _outputs(self, features: Floats32) -> Floats32:
         w1, b1, w2, b2, w3, b3, direct = layers(self.weights)
         span = self.high - self.low
-        with np.errstate(all="ignore"):
-            x = (np.clip(features, self.low, self.high) - self.low) / np.where(span > 0, span, np.float32(1))
-            hidden = np.maximum(x @ w1 + b1, 0)
-            hidden = np.maximum(hidden @ w2 + b2, 0)
-            found: Floats32 = np.clip((hidden @ w3 + x @ direct + b3)[:, 0], -self.limit, self.limit)
-        return found
+        x = (np.clip(features, self.low, self.high) - self.low) / np.where(span > 0, span, np.float32(1))
+        hidden = np.maximum(x @ w1 + b1, 0)
+        hidden = np.maximum(hidden @ w2 + b2, 0)
+        limited: Floats32 = np.clip((hidden @ w3 + x @ direct + b3)[:, 0], -self.limit, self.limit)
+        return limited
 
 
 def layers(weights: Floats32) -> list[Floats32]:

@@ -15,7 +15,10 @@ their means and variances (an extended Kalman filter with a diagonal covariance)
 that the model follows changes.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import exp, log
 from typing import Any
 
@@ -105,6 +108,48 @@ class SlowdownModel:
         if found is None:
             return (_PRIOR_MEAN if key[0] == "common" else 0.0), _VARIANCES[str(key[0])]
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run on a unit, which computes several at once: how long it took, and by the estimate."""
+
+    unit: str
+    type: str
+    estimated_s: float
+    actual_s: float
+    end_s: float
+
+
+def learned_from(runs: Sequence[Run]) -> SlowdownModel | None:
+    """Return the model of runs; None if no two of one unit were at the same time.
+
+    Whatever else computed on a unit, but has not ended, is not known of.
+    """
+    model, known = SlowdownModel(), False
+    of_unit: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        of_unit[run.unit].append(run)
+    for run in sorted(runs, key=lambda run: run.end_s):
+        beside_s = _beside(run, of_unit[run.unit])
+        known = known or any(beside_s)
+        model.observe(run.type, run.estimated_s, run.actual_s, beside_s)
+    return model if known else None
+
+
+def _beside(run: Run, others: Sequence[Run]) -> Mapping[Companions, float]:
+    """Return how long a run was beside which companions."""
+    begin_s = run.end_s - run.actual_s
+    during = [
+        (max(other.end_s - other.actual_s, begin_s), min(other.end_s, run.end_s), other.type)
+        for other in others
+        if other is not run and other.end_s > begin_s and other.end_s - other.actual_s < run.end_s
+    ]
+    times = sorted({begin_s, run.end_s, *(time for first, last, _ in during for time in (first, last))})
+    found: defaultdict[Companions, float] = defaultdict(float)
+    for first, last in pairwise(times):
+        found[tuple(sorted(type_ for start, end, type_ in during if start <= first and last <= end))] += last - first
+    return found
 
 
 def _keys(type_: Hashable, companions: Companions) -> list[tuple[Hashable, ...]]:

@@ -43,11 +43,12 @@ class SharedDma:
     """Jobs on one DMA engine; each slows down while its share is below its demand.
 
     A job that gets the share s of its demand d progresses at pace s / d, so a job's speed changes whenever another
-    comes or goes.  Callers pass times that never go back.
+    comes or goes.  With a `neighbour_cost` of c, each of n others slows it down whatever it moves, to 1 / (1 + c n) of
+    that pace.  Callers pass times that never go back.
     """
 
-    def __init__(self, capacity_bps: float) -> None:
-        self._capacity_bps = capacity_bps
+    def __init__(self, capacity_bps: float, neighbour_cost: float = 0.0) -> None:
+        self._capacity_bps, self._neighbour_cost = capacity_bps, neighbour_cost
         self._flows: dict[str, _Flow] = {}
         self._now_s = -math.inf
 
@@ -99,6 +100,7 @@ class SharedDma:
         shares = max_min_shares(self._capacity_bps, [flow.demand_bps for flow in flows])
         for flow, share_bps in zip(flows, shares, strict=True):
             flow.pace = share_bps / flow.demand_bps if flow.demand_bps else 1.0
+            flow.pace /= 1 + self._neighbour_cost * (len(flows) - 1)
 
 
 # ---- The card
@@ -144,8 +146,16 @@ class _Slot:
 class Card:
     """The state of one card; one lock, and one condition that every change notifies."""
 
-    def __init__(self, serial: str, index: int, board: Board, faults: Faults, links: CardLinks = ALONE) -> None:
-        self.serial = serial
+    def __init__(
+        self,
+        serial: str,
+        index: int,
+        board: Board,
+        faults: Faults,
+        links: CardLinks = ALONE,
+        neighbour_cost: float = 0.0,
+    ) -> None:
+        self.serial, self._neighbour_cost = serial, neighbour_cost
         self._links = links
         self._board = board
         self._returns_after_s = faults.card_returns_after_s
@@ -154,7 +164,7 @@ class Card:
             f"slot{i}": _Slot(kind, SlotLuck(faults, card=index, slot=i)) for i, kind in enumerate(board.slots)
         }
         self._port: Activity | None = None
-        self._dma = SharedDma(board.dma_bps)
+        self._dma = SharedDma(board.dma_bps, neighbour_cost)
         #: -inf = it never went away.
         self._absent_until_s = -math.inf
 
@@ -338,6 +348,6 @@ class Card:
             slot.clear_memory()
             slot.become(SlotState.FAULTED, reason=_GONE)
         self._port = None
-        self._dma = SharedDma(self._board.dma_bps)
+        self._dma = SharedDma(self._board.dma_bps, self._neighbour_cost)
         self._absent_until_s = until_s
         self._changed.notify_all()

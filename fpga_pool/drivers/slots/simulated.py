@@ -46,8 +46,9 @@ class SimulatedSlots(SlotDriver):
         links: Mapping[str, CardLinks] | None = None,
         *,
         virtual_functions: bool = False,
+        neighbour_cost: float = 0.0,
     ) -> None:
-        """`links` are those of cards by serial; others are alone.
+        """`links` are those of cards by serial; others are alone.  `neighbour_cost` is that of `SharedDma`.
 
         With `virtual_functions` each slot has an address as an SR-IOV card would give it, where there is no device.
         """
@@ -59,7 +60,7 @@ class SimulatedSlots(SlotDriver):
         self._models = models
         linked = links or {}
         self._cards = {
-            serial: Card(serial, i, self._board, faults or Faults(), linked.get(serial, ALONE))
+            serial: Card(serial, i, self._board, faults or Faults(), linked.get(serial, ALONE), neighbour_cost)
             for i, serial in enumerate(simulated_serials(cards))
         }
         self._functions: dict[SlotAddress, str] = {
@@ -82,8 +83,10 @@ class SimulatedSlots(SlotDriver):
             seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
         )
         links = configured_links(conf, simulated_serials(group.cards))
-        functions = group.virtual_functions
-        return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links, virtual_functions=functions)
+        return cls(
+            catalogue, group.board, group.cards, trusted_key, faults, links=links,
+            virtual_functions=group.virtual_functions, neighbour_cost=group.neighbour_cost,
+        )  # fmt: skip
 
     def inventory(self) -> Sequence[CardInventory]:
         return [card.inventory() for card in self._cards.values()]

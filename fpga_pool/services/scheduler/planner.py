@@ -15,14 +15,18 @@ from typing import Any
 from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.cluster.slowdown import Run as CardRun
+from fpga_pool.core.cluster.slowdown import SlowdownModel, learned_from
 from fpga_pool.core.policy import BatchPolicy, Preparing, Searching, Sparing, TaskPolicy
 from fpga_pool.core.timemodel import Fit, TimeModel, refit
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.messages.requests import Calibration
+from fpga_pool.model.objects.pool import is_cpu
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.services.clock import Clock
+from fpga_pool.store.family_reads import Runs
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -92,14 +96,22 @@ class Calibrator:
         self._catalogue = catalogue
         self._clock = clock
         self._stored: dict[tuple[str, str], TimeModel] = {}
+        #: How functions slow each other down on a card, by the stored runs; None while none were side by side.
+        self.slowdown: SlowdownModel | None = None
+        self._learned_from: list[CardRun] = []
 
     def refit(self) -> bool:
-        """Refit every model that has runs, and store those that changed."""
-        for name, board, _, fitted in self._fits(self._catalogue.functions):
+        """Refit every model that has runs, store those that changed, and learn what runs side by side have shown."""
+        on_cards: list[CardRun] = []
+        for name, board, _, fitted, runs in self._fits(self._catalogue.functions):
+            on_cards += _on_cards(name, fitted.model, runs)
             if self._stored.get((name, board)) != fitted.model:
                 self._store.save_time_model(name, board, fitted.model, fitted.samples, self._clock())
                 self._stored[name, board] = fitted.model
                 LOG.debug("%s on %s: %s from %d runs", name, board, fitted.model, fitted.samples)
+        newest = sorted(on_cards, key=lambda run: (run.end_s, run.unit, run.type))[-WINDOW:]
+        if newest != self._learned_from:
+            self._learned_from, self.slowdown = newest, learned_from(newest)
         return False
 
     def report(self, only: str | None = None) -> list[Calibration]:
@@ -118,23 +130,37 @@ class Calibrator:
                 mean_relative_error=fitted.mean_relative_error,
                 worst_relative_error=fitted.worst_relative_error,
             )
-            for name, board, prior, fitted in self._fits(self._catalogue.functions if only is None else [only])
+            for name, board, prior, fitted, _ in self._fits(self._catalogue.functions if only is None else [only])
         ]
 
-    def _fits(self, names: Iterable[str]) -> Iterator[tuple[str, str, TimeModel, Fit]]:
+    def _fits(self, names: Iterable[str]) -> Iterator[tuple[str, str, TimeModel, Fit, Runs]]:
         with self._store.reading() as tx:
             observed = {name: tx.runs(name, newest=WINDOW) for name in sorted(names)}
         for name, boards in observed.items():
-            for board, (input_bytes, seconds) in sorted(boards.items()):
+            for board, runs in sorted(boards.items()):
                 prior = self._catalogue.functions[name].fpga_time.get(board)
                 if prior is None:
                     continue
                 try:
-                    fitted = refit(prior, input_bytes, seconds, prior_weight=PRIOR_RUNS)
+                    fitted = refit(prior, runs.input_bytes, runs.seconds, prior_weight=PRIOR_RUNS)
                 except ValueError as error:
                     LOG.warning("%s on %s: its runs give no time model: %s", name, board, error)
                     continue
-                yield name, board, prior, fitted
+                yield name, board, prior, fitted, runs
+
+
+def _on_cards(function: str, model: TimeModel, runs: Runs) -> Iterator[CardRun]:
+    """Yield runs with the card of each, whose name is that of the slot without its region."""
+    for size, seconds, ended_at, slot in zip(*runs, strict=True):
+        card, _, region = slot.rpartition("/")
+        if region and not is_cpu(slot):
+            yield CardRun(
+                unit=card,
+                type=function,
+                estimated_s=model.seconds(int(size)),
+                actual_s=float(seconds),
+                end_s=float(ended_at),
+            )
 
 
 # ---- The cycle

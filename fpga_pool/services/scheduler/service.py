@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from fpga_pool.core.cluster.hosts import EarliestHost
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
@@ -106,6 +107,7 @@ class SchedulerService:
             online=online,
             gangs=gangs,
             tasks=quick(tasks),
+            pipelines=EarliestHost(slowdown=lambda: self.calibrator.slowdown),
         )
         self.dry_runs = DryRuns()
         self._agents = agents

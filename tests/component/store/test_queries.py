@@ -110,10 +110,8 @@ def test_the_newest_runs_of_a_function_come_by_board(store, begin, make, saved):
         tx.record_run(make.run(jobs[4], function="sha256"))
     with store.reading() as tx:
         runs = tx.runs("aes", newest=2)
-    assert {board: (sizes.tolist(), seconds.tolist()) for board, (sizes, seconds) in runs.items()} == {
-        "u250": ([1], [0.5]),
-        "vc709": ([3, 2], [1.5, 1.0]),
-    }
+    found = {board: (of.input_bytes.tolist(), of.seconds.tolist(), of.ended_at.tolist()) for board, of in runs.items()}
+    assert found == {"u250": ([1], [0.5], [1.0]), "vc709": ([3, 2], [1.5, 1.0], [3.0, 2.0])}
 
 
 def test_a_refitted_time_model_replaces_the_one_before(store):

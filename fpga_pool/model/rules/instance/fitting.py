@@ -163,13 +163,14 @@ class Fitting:
         """Return (P,) when an instance that gets `count` slots of each provider completes; NOT_HAD as in `firsts`."""
         return self.firsts(self.loads_s, count, free) + self.stay_s * self.slowdown
 
-    def latenesses(self, count: int, free: Ints | None = None) -> Floats:
+    def latenesses(self, count: int, free: Ints | None = None, completions_s: Floats | None = None) -> Floats:
         """Return (P,) how much later all complete if an instance gets `count` slots of each provider: `Reservations`.
 
-        NOT_HAD as in `firsts`.
+        NOT_HAD as in `firsts`; `completions_s` are those of the same slots, where they are known.
         """
         evictions = self.firsts(self.evicts, count, free)
-        return self.reservations.latenesses(self.completions_s(count, free), self.reserved, evictions)
+        completions_s = self.completions_s(count, free) if completions_s is None else completions_s
+        return self.reservations.latenesses(completions_s, self.reserved, evictions)
 
     def prices(self, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) what `count` slots of each provider cost, their scarcity included; NOT_HAD as in `firsts`."""

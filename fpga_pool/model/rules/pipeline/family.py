@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.cluster.hosts import EarliestHost, HostsView, HostUnit, Option, Placed
+from fpga_pool.core.cluster.slowdown import Companions
 from fpga_pool.core.cluster.views import ACCELERATOR, Subtask, Unit
 from fpga_pool.core.cluster.views import CPU as CPU_UNIT
 from fpga_pool.core.policy import PolicyState
@@ -15,7 +16,7 @@ from fpga_pool.model.cycle import Decision, Look, Outcome
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import GaveUp, Planned, ResultLost
 from fpga_pool.model.messages.agents import InputSource
-from fpga_pool.model.objects.pool import CPU, PIPELINE_POLICY, BatchState, Host, Job, Slot
+from fpga_pool.model.objects.pool import CPU, PIPELINE_POLICY, BatchState, Host, Job, Slot, SlotState
 from fpga_pool.model.rules.batch.placing import held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.pipeline.edges import lost, ready
@@ -196,9 +197,15 @@ class _Options:
         self._free_s = {backlog.slot: max(backlog.free_at - now_s, 0.0) for backlog in tx.backlogs()}
         leases = tx.leases()
         foreign = held_by_others(leases)
+        #: By host and card, the functions that compute there with their slots.
+        self._computing: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         self._slots: defaultdict[str, list[Slot]] = defaultdict(list)
         workers: defaultdict[str, list[Slot]] = defaultdict(list)
-        for slot in least_scarce_first(tx.slots(), catalogue, leases):
+        slots = tx.slots()
+        for slot in slots:
+            if slot.state is SlotState.BUSY and slot.kind != CPU:
+                self._computing[slot.host, slot.card].append((slot.function, slot.name))
+        for slot in least_scarce_first(slots, catalogue, leases):
             if usable(slot, hosts[slot.host], foreign):
                 (workers if slot.kind == CPU else self._slots)[slot.host].append(slot)
         self._accelerators = {
@@ -245,7 +252,14 @@ class _Options:
                     estimate_s=(cpu_s, self._models[name, board].seconds(one.input_bytes) if board else np.inf),
                     load_s=[0.0, *(self._load_s(slot, name) for slot in slots)],
                     input_s=self._input_s(one, host),
+                    function=name,
+                    beside=[(), *map(self._beside, slots)],
                 )
+
+    def _beside(self, slot: Slot) -> Companions:
+        return tuple(
+            sorted(function for function, other in self._computing[slot.host, slot.card] if other != slot.name)
+        )
 
     def _load_s(self, slot: Slot, function: str) -> float:
         if slot.function == function and slot.name not in self._free_s:

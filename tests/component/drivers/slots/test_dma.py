@@ -1,9 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpga_pool.core.cluster.slowdown import Run, learned_from
 from fpga_pool.drivers.slots.card import SharedDma, max_min_shares
 
 
@@ -70,3 +72,37 @@ def test_a_job_that_moves_nothing_is_not_slowed():
     dma.start("busy", demand_bps=100, work_s=1, now_s=0)
     dma.start("quiet", demand_bps=0, work_s=1, now_s=0)
     assert dma.next_end_s() == 1
+
+
+def test_with_a_cost_of_neighbours_jobs_slow_down_whatever_they_move():
+    dma = SharedDma(10, neighbour_cost=0.5)
+    dma.start("a", demand_bps=0, work_s=3, now_s=0)
+    assert dma.next_end_s() == 3
+    dma.start("b", demand_bps=1, work_s=3, now_s=1)
+    # From 1 on each at 1 / 1.5: a has 2 s left, ends at 4; b has then 1 s left at full speed, ends at 5.
+    assert dma.next_end_s() == pytest.approx(4)
+    dma.advance(4.5)
+    assert dma.next_end_s() == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("demand_bps", "cost", "rate"), [(8, 0.0, 10 / 16), (1, 0.5, 1 / 1.5), (8, 0.5, 10 / 24)])
+def test_the_pools_model_learns_each_law_from_what_a_card_takes(demand_bps, cost, rate):
+    """Two slots, one of each function, with pauses; the estimates are the times alone."""
+    rng, dma, runs = np.random.default_rng(0), SharedDma(10, cost), []
+    begun, next_s = {}, {"a": 0.0, "b": 0.0}
+    for _ in range(800):
+        name, at_s = min(next_s.items(), key=lambda item: item[1])
+        if dma.next_end_s() <= at_s:
+            at_s = dma.next_end_s()
+            dma.advance(at_s)
+            for done in [each for each in begun if not dma.is_active(each)]:
+                begin_s, work_s = begun.pop(done)
+                runs.append(Run(unit="card", type=done, estimated_s=work_s, actual_s=at_s - begin_s, end_s=at_s))
+                next_s[done] = at_s + rng.exponential(2)
+        else:
+            begun[name] = at_s, float(rng.uniform(1, 4))
+            dma.start(name, demand_bps, begun[name][1], at_s)
+            next_s[name] = math.inf
+    model = learned_from(runs)
+    assert model.rate("a", ("b",)) == pytest.approx(rate, rel=0.1)
+    assert model.rate("b", ("a",)) == pytest.approx(rate, rel=0.1)

@@ -96,12 +96,15 @@ def test_a_load_waits_for_the_configuration_port_of_its_card(catalogue, signing_
     assert {driver.state(slot).state for slot in slots} == {SlotState.READY}
 
 
-def test_a_job_slows_down_while_another_uses_the_dma(
-    catalogue, signing_key, build, files, tmp_path, slot, in_background, until_busy
+@pytest.mark.parametrize(("dma_bps", "cost"), [(8e6, 0.0), (1e12, 1.0)])
+def test_a_job_slows_down_while_another_uses_the_dma_or_where_neighbours_cost(
+    catalogue, signing_key, build, files, tmp_path, slot, in_background, until_busy, dma_bps, cost
 ):
-    # Both functions ask for 8 Mbit/s, and the card has no more than that.
-    narrow = replace(catalogue.board("fast"), dma_bps=8e6)
-    driver = SimulatedSlots(replace(catalogue, boards={"fast": narrow}), "fast", 1, signing_key.public_key())
+    # Both functions ask for 8 Mbit/s: all that the first card has; on the other one a neighbour costs as much.
+    board = replace(catalogue.board("fast"), dma_bps=dma_bps)
+    driver = SimulatedSlots(
+        replace(catalogue, boards={"fast": board}), "fast", 1, signing_key.public_key(), neighbour_cost=cost
+    )
     other = SlotAddress("sim0", "slot1")
     driver.load(other, build("wordcount"))
     driver.load(slot, build("sha256"))

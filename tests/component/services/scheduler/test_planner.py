@@ -10,7 +10,7 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.model.objects.pool import Run
 from fpga_pool.model.rules.batch.family import BatchFamily
-from fpga_pool.services.scheduler.planner import sparing
+from fpga_pool.services.scheduler.planner import Calibrator, sparing
 
 from .conftest import StoppedPlanner
 
@@ -205,3 +205,38 @@ def test_runs_that_give_no_model_do_not_stop_the_others_from_being_refitted(quie
     quiet.service.calibrator.refit()
     assert [fit.function for fit in quiet.service.calibrator.report()] == ["sha256"]
     assert "aes on fast: its runs give no time model" in caplog.text
+
+
+def test_what_runs_on_one_card_have_shown_is_learned_from_the_database(quiet, agent):
+    """Side by side aes takes 20 ms, alone 10 ms; sha256 takes 20 ms always."""
+    service = quiet.service
+    for loop in service._loops:
+        loop.stop()  # the one that refits would do so at any time
+    calibrator = service.calibrator
+    calibrator.refit()
+    assert calibrator.slowdown is None
+    for number in range(24):
+        batch, together = quiet.create(agent, "aes", "sha256"), number % 2
+        with service.store.reading() as tx:
+            jobs = tx.batch_jobs(batch.uuid)
+        for job, took_s in zip(jobs, (0.01 * (1 + together), 0.02), strict=True):
+            ended_at = 100.0 * number + (0.0 if together or job.function == "aes" else 50.0)
+            run = Run(
+                job=job.uuid, attempt=1, function=job.function, board="fast", input_bytes=job.input_bytes,
+                compute_s=took_s, finished_at=ended_at,
+            )  # fmt: skip
+            slot = f"{agent.name}/c/{'r0' if job.function == 'aes' else 'r1'}"
+
+            def record(tx, job=job, run=run, slot=slot):
+                tx.save(replace(tx.job(job.uuid), slot=slot, attempt=1))
+                tx.record_run(run)
+
+            service.writer("default").run(record)
+    calibrator.refit()
+    assert calibrator.slowdown.rate("aes", ("sha256",)) == pytest.approx(0.5, abs=0.1)
+    assert calibrator.slowdown.rate("sha256", ("aes",)) == pytest.approx(1.0, abs=0.1)
+    # Another process, after a restart or a takeover, knows the same by its first look.
+    other = Calibrator(service.store, quiet.catalogue, quiet.clock)
+    other.refit()
+    assert other.slowdown.to_data() == calibrator.slowdown.to_data()
+    assert service.policies.pipelines._slowdown() is calibrator.slowdown

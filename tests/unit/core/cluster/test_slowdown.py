@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.slowdown import SlowdownModel
+from fpga_pool.core.cluster.slowdown import Run, SlowdownModel, learned_from
 from fpga_pool.sim.cluster.laws import Bottleneck, Pressure, Saturation
 
 #: Of 4 types: light, two that need the same resource, and one that needs all there is.
@@ -67,3 +67,42 @@ def test_useless_observations_change_nothing():
     model.observe("x", float("inf"), 10, {})
     model.observe("x", 10, 0, {("y",): 0})
     assert model.to_data() == []
+
+
+def runs_of_a_card(card, count, *, together):
+    """Return runs of a and b, 2 s each beside the other; alone a takes 1 s, b as long as ever."""
+    runs = []
+    for number in range(count):
+        end_s = 100.0 * number + 10
+        a_s, apart_s = (2.0, 0.0) if together else (1.0, 50.0)
+        runs.append(Run(unit=card, type="a", estimated_s=1.5, actual_s=a_s, end_s=end_s))
+        runs.append(Run(unit=card, type="b", estimated_s=2.0, actual_s=2.0, end_s=end_s + apart_s))
+    return runs
+
+
+def test_learns_from_runs_that_were_on_one_card_at_the_same_time():
+    model = learned_from([*runs_of_a_card("x", 20, together=True), *runs_of_a_card("y", 20, together=False)])
+    assert model.rate("a", ("b",)) == pytest.approx(0.5, abs=0.07)
+    assert model.rate("b", ("a",)) == pytest.approx(1.0, abs=0.07)
+
+
+def test_an_overlap_counts_for_as_long_as_it_lasts():
+    # The one of 4 s is beside the other for 1 s: alone it would take 3.5 s, which is its estimate.
+    overlapping = [
+        run
+        for number in range(100)
+        for run in (
+            Run(unit="x", type="a", estimated_s=3.5, actual_s=4.0, end_s=100.0 * number),
+            Run(unit="x", type="b", estimated_s=4.0, actual_s=4.0, end_s=100.0 * number + 3),
+        )
+    ]
+    alone = [Run(unit="y", type="a", estimated_s=3.5, actual_s=3.5, end_s=100.0 * number) for number in range(100)]
+    assert learned_from([*overlapping, *alone]).rate("a", ("b",)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_nothing_is_learned_of_cards_where_nothing_was_side_by_side():
+    apart = runs_of_a_card("x", 20, together=False)
+    assert learned_from(apart) is None
+    assert learned_from([]) is None
+    # On two cards at the same time is not side by side.
+    assert learned_from([Run(unit=card, type="a", estimated_s=1, actual_s=1, end_s=1) for card in "xy"]) is None

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.cluster.hosts import EarliestHost
+from fpga_pool.core.cluster.slowdown import Run as CardRun
+from fpga_pool.core.cluster.slowdown import learned_from
 from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
 from fpga_pool.model.messages.agents import AssignJob, ReleaseJob
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
-from fpga_pool.model.objects.pool import BatchState, JobState, Run
+from fpga_pool.model.objects.pool import BatchState, JobState, Run, SlotState
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
 
@@ -197,3 +199,30 @@ def test_what_cannot_run_is_refused_and_nothing_is_stored(pool, submit, subtasks
     with pytest.raises(error, match=message):
         submit(*subtasks)
     assert pool.batch("p1") is None
+
+
+def slowing(rate):
+    """Return a model in which aes and sha256 slow each other down."""
+    pairs = [("x", "aes", 1 / rate), ("x", "sha256", 1 / rate)]
+    beside = [CardRun(unit=card, type=name, estimated_s=1, actual_s=took, end_s=5) for card, name, took in pairs]
+    alone = [CardRun(unit="y", type="aes", estimated_s=1, actual_s=1, end_s=5)]
+    runs = [replace(run, end_s=run.end_s + 10 * number) for number in range(50) for run in (*beside, *alone)]
+    return learned_from(runs)
+
+
+@pytest.mark.parametrize(("known", "host"), [(False, "h0"), (True, "h1")])
+def test_a_subtask_goes_where_its_neighbours_slow_it_down_least_once_that_is_known(
+    pool, submit, foreign_lease, known, host
+):
+    pool.host_up("h1")
+    foreign_lease("h0/c/r2")
+    with pool.tx() as tx:
+        tx.save(replace(tx.slot("h0/c/r2"), state=SlotState.BUSY, function="sha256"))
+    model = slowing(0.5) if known else None
+    family = PipelineFamily(pool.catalogue, pool.settings, EarliestHost(slowdown=lambda: model))
+    submit(subtask("a"))
+    with pool.tx() as tx:
+        look = family.snapshot(tx, pool.now_s)
+    (placed,) = family.decide(look, None, np.random.default_rng(0)).wanted.placed
+    # To send 1000 bytes takes a millisecond, while the function is loaded; sha256 beside it would cost another second.
+    assert placed.host == host
