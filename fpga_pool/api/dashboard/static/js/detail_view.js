@@ -124,7 +124,7 @@ export class DetailView {
     const link = (to, id, text) =>
       h("button", { type: "button", class: "plain link", on: { click: () => this.open(to, id) } }, text);
     const slotLink = (name) => {
-      const slot = this.pool.slots.find((one) => one.name === name);
+      const slot = this.pool.slotNamed(name);
       return slot ? link("slot", slot.uuid, name) : name;
     };
     const jobLink = (uuid) => {
@@ -149,7 +149,7 @@ export class DetailView {
       kind === "host"
         ? this.pool.slots.filter((slot) => slot.host === found.name).map((slot) => slot.name)
         : (found.slot_list ?? []);
-    const stateOf = (name) => this.pool.slots.find((slot) => slot.name === name);
+    const stateOf = (name) => this.pool.slotNamed(name);
     return [
       kind === "pipeline"
         ? section(

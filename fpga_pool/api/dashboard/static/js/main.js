@@ -133,5 +133,4 @@ addEventListener("resize", () => shown.update());
 showSession();
 show();
 pool.start();
-// Between two answers the line of the present moment moves on.
-setInterval(() => !document.hidden && shown.moves && shown.update(), 500);
+setInterval(() => !document.hidden && shown.move?.(), 500);

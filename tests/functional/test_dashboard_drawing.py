@@ -1,0 +1,62 @@
+"""What the dashboard does to its page, on answers that are known."""
+
+import pytest
+from playwright.sync_api import expect
+
+from fpga_pool.model.objects.pool import SlotState
+from support.answers import FixedPool, served_answers
+from support.browser import PATIENCE_MS, running_browser, watched_page
+
+HOSTS, RUNNING = 40, 20
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def pool():
+    return FixedPool(HOSTS, RUNNING)
+
+
+@pytest.fixture
+def dashboard(browser, pool):
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
+        yield watched
+
+
+def test_an_update_touches_the_tiles_of_slots_that_changed_and_no_other(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("pool")
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    page.evaluate("""() => {
+        window.touched = new Set();
+        new MutationObserver((changes) => {
+            for (const { target } of changes) touched.add(target.closest?.(".slot")?.dataset.uuid ?? target.className);
+        }).observe(document.querySelector(".map"), { subtree: true, childList: true, attributes: true });
+    }""")
+    failed, drained = pool.slots[7].uuid, pool.slots[600].uuid
+    pool.change(600, state=SlotState.DRAINED)
+    pool.change(300, reconfigurations=8)  # no tile shows it
+    pool.change(7, state=SlotState.FAULTED)
+    expect(page.locator(f".slot[data-uuid='{failed}']")).to_have_attribute("data-state", "FAULTED")
+    expect(page.locator(f".slot[data-uuid='{drained}']")).to_have_attribute("data-state", "DRAINED")
+    assert set(page.evaluate("[...touched]")) == {failed, drained}
+
+
+def test_hosts_come_and_go_and_the_focus_stays(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("pool")
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    kept = page.locator(f".slot[data-uuid='{pool.slots[20].uuid}']")
+    kept.focus()
+    gone = pool.slots[:16]
+    del pool.slots[:16], pool.texts[:16]
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    expect(page.locator(f".slot[data-uuid='{gone[0].uuid}']")).to_have_count(0)
+    expect(kept).to_be_focused()
+    expect(page.locator(".slot[tabindex='0']")).to_have_count(1)
