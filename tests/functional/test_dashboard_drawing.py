@@ -60,3 +60,21 @@ def test_hosts_come_and_go_and_the_focus_stays(dashboard, pool):
     expect(page.locator(f".slot[data-uuid='{gone[0].uuid}']")).to_have_count(0)
     expect(kept).to_be_focused()
     expect(page.locator(".slot[tabindex='0']")).to_have_count(1)
+
+
+def test_links_of_a_slot_lead_to_those_it_is_linked_to(dashboard, pool):
+    page = dashboard.page
+    del pool.slots[16:], pool.texts[16:]
+    for place in range(16):
+        pool.change(place, links=f"box0 line 4 {place // 4} ring 4 {place % 4}")
+    dashboard.open("pool")
+    expect(page.get_by_role("group", name="box0: 4 cards in a line")).to_be_visible()
+    expect(page.locator(".linked-ring")).to_have_count(4)
+    # Of card 1 the first slot: the next and the last of its ring, and the slots of the cards before and after it.
+    page.locator(f".slot[data-uuid='{pool.slots[4].uuid}']").click()
+    links = page.locator("#detail section").filter(has=page.get_by_role("heading", name="Links"))
+    expected = [f"node-0/card-{card}/r{region}" for card, region in [(1, 1), (1, 3)]]
+    expected += [f"node-0/card-{card}/r{region}" for card in (0, 2) for region in range(4)]
+    expect(links.get_by_role("button")).to_have_text(expected)
+    links.get_by_role("button", name="node-0/card-2/r3").click()
+    expect(page.locator("#detail h2")).to_have_text("slot node-0/card-2/r3")

@@ -12,6 +12,8 @@ from flask import Flask, Response, abort, request
 
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.server import ApiServer
+from fpga_pool.model.messages.requests import Usage
+from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
 from fpga_pool.model.rest import show
 
@@ -71,11 +73,11 @@ class FixedPool:
             Host(name=name, egress_bps=10e9, ingress_bps=10e9, data_address="10.0.0.1", data_port=9512, heard_at=NOW_S)
             for name in [f"node-{h}" for h in range(hosts)] + [f"requester-{r + 1}" for r in range(REQUESTERS)]
         ]
-        self.rounds = 0
+        self.rounds, self.elapsed_s = 0, 1.2
         self.jobs = [self._job(index) for index in range(2 * self.running)]
         for place in range(self.running):
             self._begin(place)
-        self.changed_in = [0] * len(self.jobs)
+        self.changed_in, self.elapsed_s = [0] * len(self.jobs), 4.0
 
     def _job(self, index: int) -> Job:
         start_s = 5.0 * (index // self.running)
@@ -105,7 +107,7 @@ class FixedPool:
 
     def now_s(self) -> float:
         """Return the time of the pool."""
-        return NOW_S + 4.0
+        return NOW_S + self.elapsed_s
 
     def turn(self, count: int) -> None:
         """Let so many jobs end, and as many begin in other slots."""
@@ -126,7 +128,8 @@ class FixedPool:
             case ["slots"]:
                 return b'{"slots":[' + b",".join(self.texts) + b'],"links":[]}'
             case ["slots", _]:
-                return encode({"slot": show(self.slots[0], detail=True)})
+                slot = next((slot for slot in self.slots if path.endswith(slot.uuid)), self.slots[0])
+                return encode({"slot": show(slot, detail=True)})
             case ["hosts"]:
                 return encode({"hosts": [show(host) for host in self.hosts], "links": []})
             case ["functions"]:
@@ -144,10 +147,26 @@ class FixedPool:
                     }
                 )
             case ["usage"]:
-                return encode({"usage": [], "links": []})
+                return encode({"usage": [show(row) for row in self.usage()], "links": []})
+            case ["jobs"]:
+                return encode({"jobs": [show(job) for job in self.jobs[:20]], "links": []})
+            case ["jobs", uuid]:
+                (job,) = (job for job in self.jobs if job.uuid == uuid)
+                return encode({"job": show(replace(job, history=created(NOW_S - 10, "PENDING")), detail=True)})
             case [kind]:
                 return encode({kind: [], "links": []})
         return None
+
+    def usage(self) -> list[Usage]:
+        """Return what two projects have used of each function."""
+        return [
+            Usage(
+                project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
+                slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, input_bytes=10**9 * share, result_bytes=6500,
+            )
+            for share, project in ((3, "vision"), (1, "demo"))
+            for number, name in enumerate(FUNCTIONS)
+        ]  # fmt: skip
 
     def batch(self) -> Batch:
         """Return its batch."""

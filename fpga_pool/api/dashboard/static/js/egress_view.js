@@ -10,6 +10,8 @@ const COLUMNS = ["Job", "Function", "From", "To", "Input", "Rate now", "State"];
 
 /** A frame may take so long to draw; the other requesters are drawn in the next ones. */
 const FRAME_MS = 12;
+/** The limit is drawn where it is at most so many times what is sent. */
+const MOST_ROOM = 8;
 /** An axis that is too short gets longer by this factor. */
 const LONGER = 1.25;
 const HEIGHT = 130;
@@ -171,7 +173,10 @@ const rounded = (at) => Math.round(1000 * at) / 1000;
 function drawRates(flows, { zero, last, limit, open }, width) {
   const pieces = stacked(flows, zero);
   const axis = new Axis(0, last, LEFT, width - LEFT - 14);
-  const highest = 1.08 * Math.max(limit ?? 0, ...pieces.map((piece) => piece.below + piece.bps), 1);
+  const peak = pieces.reduce((most, piece) => Math.max(most, piece.below + piece.bps), 1);
+  // A limit far above all flows would make them too small to be seen.
+  const line = limit !== null && limit <= MOST_ROOM * peak ? limit : null;
+  const highest = 1.08 * Math.max(line ?? 0, peak);
   const bottom = HEIGHT - 24;
   const y = (bps) => bottom - ((bottom - TOP) * bps) / highest;
   const label = `${count(flows.length, "flow")}, limit ${rate(limit)}`;
@@ -194,12 +199,8 @@ function drawRates(flows, { zero, last, limit, open }, width) {
       ),
     );
   }
-  if (limit !== null) {
-    svg.append(
-      s("line", { class: "limit", x1: LEFT, x2: width - 14, y1: y(limit), y2: y(limit) }),
-      s("text", { class: "slot-name", x: LEFT - 8, y: y(limit) + 4 }, rate(limit)),
-    );
-  }
+  if (line !== null) svg.append(s("line", { class: "limit", x1: LEFT, x2: width - 14, y1: y(line), y2: y(line) }));
+  svg.append(s("text", { class: "slot-name", x: LEFT - 8, y: y(line ?? peak) + 4 }, rate(line ?? peak)));
   return { svg, axis, bottom };
 }
 

@@ -3,6 +3,7 @@
 import { functionColours, SLOT_STATES } from "./colours.js";
 import { h, panel, reconcile, setAttribute, setText } from "./dom.js";
 import { count, rate } from "./format.js";
+import { cardText, enclosureText, linksOf } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
 
 /** With more slots than this the tiles are small, without text. */
@@ -203,20 +204,33 @@ export class PoolView {
     return isComplete;
   }
 
+  /** Cards of an enclosure are together, in the order of their cables; so are the slots of a card. */
   #showCards(element, host, slots) {
+    const cards = [...Map.groupBy(slots, (slot) => slot.card)].map(([name, ofCard]) => ({
+      name,
+      slots: ofCard.toSorted((a, b) => linksOf(a).place - linksOf(b).place),
+      links: linksOf(ofCard[0]),
+    }));
+    cards.sort((a, b) => a.links.position - b.links.position);
     reconcile(
       element,
-      [...Map.groupBy(slots, (slot) => slot.card)],
-      ([card]) => card,
-      ([card]) => makeCard(host, card),
-      (shown, [, ofCard]) => {
+      [...Map.groupBy(cards, (card) => card.links.enclosure || `card ${card.name}`)],
+      ([name]) => name,
+      ([, [{ links }]]) => makeEnclosure(links),
+      (enclosure, [, ofEnclosure]) =>
         reconcile(
-          shown.lastChild,
-          ofCard,
-          (slot) => slot.name,
-          (slot) => this.#makeTile(slot),
-        );
-      },
+          enclosure.lastChild,
+          ofEnclosure,
+          (card) => card.name,
+          (card) => makeCard(host, card),
+          (shown, card) =>
+            reconcile(
+              shown.lastChild,
+              card.slots,
+              (slot) => slot.name,
+              (slot) => this.#makeTile(slot),
+            ),
+        ),
     );
   }
 
@@ -296,11 +310,24 @@ function countsOf(slots, kindOf) {
   return counts;
 }
 
-function makeCard(host, card) {
+/** A card in no enclosure has a frame, too, that is not seen. */
+function makeEnclosure(links) {
+  if (!links.enclosure) return h("div", {}, h("div", { class: "cards" }));
+  const text = enclosureText(links);
   return h(
     "div",
-    { class: "card", role: "group", "aria-label": `Card ${card} of ${host}` },
-    h("span", { class: "name" }, card),
-    h("div", { class: "slots" }),
+    { class: `enclosure ${links.topology}`, role: "group", "aria-label": text },
+    h("p", { class: "name" }, text),
+    h("div", { class: "cards" }),
+  );
+}
+
+function makeCard(host, { name, slots, links }) {
+  const between = slots.length > 1 ? links.between : "none";
+  return h(
+    "div",
+    { class: "card", role: "group", "aria-label": `Card ${name} of ${host}, ${cardText(links)}` },
+    h("span", { class: "name", title: cardText(links) }, name),
+    h("div", { class: `slots linked-${between}` }),
   );
 }
