@@ -1,13 +1,18 @@
 """What the dashboard does to its page, on answers that are known."""
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
 from fpga_pool.model.objects.pool import SlotState
 from support.answers import FixedPool, served_answers
 from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.drawings import DRAWINGS, drawings
 
 HOSTS, RUNNING = 40, 20
+#: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
+TOLERANCE = 2
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -78,3 +83,21 @@ def test_links_of_a_slot_lead_to_those_it_is_linked_to(dashboard, pool):
     expect(links.get_by_role("button")).to_have_text(expected)
     links.get_by_role("button", name="node-0/card-2/r3").click()
     expect(page.locator("#detail h2")).to_have_text("slot node-0/card-2/r3")
+
+
+def test_views_are_drawn_as_they_were(browser):
+    """``python -m support.drawings DIRECTORY`` stores new drawings, and pictures to be looked at."""
+    found, stored = drawings(browser), json.loads(DRAWINGS.read_text())
+    assert found.keys() == stored.keys()
+    assert [name for name in stored if not alike(found[name], stored[name])] == []
+
+
+def alike(one, other):
+    """Whether two drawings have the same words and about the same numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if type(one) is int and type(other) is int:
+        return abs(one - other) <= TOLERANCE
+    return one == other

@@ -51,20 +51,18 @@ export class EgressView {
     // What goes on for longer than planned gets a longer axis from time to time.
     const steps = this.#isOpen ? Math.log((now - zero + 1) / planned) / Math.log(LONGER) : 0;
     const last = planned * LONGER ** Math.ceil(Math.max(0, steps));
-    const end = performance.now() + FRAME_MS;
-    let isComplete = true;
     const limits = new Map(this.pool.hosts.map((host) => [host.name, host.egress_bps]));
     reconcile(
       this.charts,
       [...Map.groupBy(flows, ({ job }) => job.requester)].sort(([a], [b]) => byName(a, b)),
       ([name]) => name,
       ([name]) => makeChart(name),
-      (figure, [name, ofRequester]) => {
-        Object.assign(figure, { flows: ofRequester, limit: limits.get(name) ?? null });
-        isComplete = this.#showPlan(figure, zero, last, end) && isComplete;
-      },
+      (figure, [name, ofRequester]) => Object.assign(figure, { flows: ofRequester, limit: limits.get(name) ?? null }),
     );
-    if (!isComplete) requestAnimationFrame(() => this.update());
+    // Their width depends on how many there are.
+    const end = performance.now() + FRAME_MS;
+    const drawn = [...this.charts.children].map((figure) => this.#showPlan(figure, zero, last, end));
+    if (drawn.includes(false)) requestAnimationFrame(() => this.update());
     this.move();
     const sending = flows
       .filter((flow) => rateAt(flow, now) > 0 && flow.job.state === "WAITING_INPUT")
