@@ -85,6 +85,24 @@ def test_links_of_a_slot_lead_to_those_it_is_linked_to(dashboard, pool):
     expect(page.locator("#detail h2")).to_have_text("slot node-0/card-2/r3")
 
 
+def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool):
+    page, refused = dashboard.page, []
+    page.route("**/v1/usage?project_id=all&*", lambda route: (refused.append(1), route.fulfill(status=403, json={})))
+    dashboard.open("usage")
+    expect(page.locator("tbody tr")).to_have_count(len(pool.usage()))
+    page.get_by_label("Period").select_option("last 7 days")
+    with page.expect_response("**/v1/usage?start=*"):
+        page.get_by_label("Period").select_option("last 31 days")
+    assert len(refused) == 1
+    expect(page.locator("#status")).to_have_text("Live")
+    page.locator("tbody").get_by_role("button", name="aes").first.click()
+    expect(page.locator("#detail h2")).to_have_text("usage of vision/aes")
+    expect(page.locator("#detail tbody tr").first).to_contain_text("input-0")
+    # Of another project: an admin sees that there are such jobs, and no more.
+    expect(page.locator("#detail tbody button").filter(has_text="input-")).to_have_count(0)
+    dashboard.complaints.clear()  # the console tells of the refusal
+
+
 def test_views_are_drawn_as_they_were(browser):
     """``python -m support.drawings DIRECTORY`` stores new drawings, and pictures to be looked at."""
     found, stored = drawings(browser), json.loads(DRAWINGS.read_text())

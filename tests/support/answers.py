@@ -12,13 +12,16 @@ from flask import Flask, Response, abort, request
 
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.server import ApiServer
-from fpga_pool.model.messages.requests import Usage
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.messages.requests import GangDetail, Usage
+from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
 from fpga_pool.model.rest import show
 
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
 BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
+GANG = "6d7b1f0e-0000-4000-8000-000000000002"
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
 #: When its batch was dispatched.
 NOW_S = 1_800_000_000.0
@@ -148,6 +151,12 @@ class FixedPool:
                 )
             case ["usage"]:
                 return encode({"usage": [show(row) for row in self.usage()], "links": []})
+            case ["quotas"]:
+                return encode({"quota": {"project_id": "demo", "resources": []}})
+            case ["gangs"]:
+                return encode({"gangs": [show(self.gang())], "links": []})
+            case ["gangs", _]:
+                return encode({"gang": show(self.gang_detail(), detail=True)})
             case ["jobs"]:
                 return encode({"jobs": [show(job) for job in self.jobs[:20]], "links": []})
             case ["jobs", uuid]:
@@ -167,6 +176,27 @@ class FixedPool:
             for share, project in ((3, "vision"), (1, "demo"))
             for number, name in enumerate(FUNCTIONS)
         ]  # fmt: skip
+
+    def gang(self) -> Gang:
+        """Return its gang, which is in the foreground."""
+        return Gang(
+            uuid=GANG, project_id="demo", user_id="demo", name="solver", processes=2, runtime_s=60.0, cpu_usage=0.5,
+            work_s=60.0, created_at=NOW_S - 10, state=GangState.FOREGROUND, started_at=NOW_S,
+        )  # fmt: skip
+
+    def gang_detail(self) -> GangDetail:
+        """Return its gang with its two processes."""
+        processes = [
+            Process(
+                uuid=f"{GANG[:-1]}{index + 3}", gang_uuid=GANG, index=index, attempt=1, host="node-0",
+                processor=f"node-0/pcpu/{index}", tier=Tier.FOREGROUND, state=ProcessState.RUNNING,
+            )
+            for index in range(2)
+        ]  # fmt: skip
+        return GangDetail(
+            gang=self.gang(), pending_reason="", expected_at=None, done_s=4.0, process_list=tuple(processes),
+            migration_list=(),
+        )  # fmt: skip
 
     def batch(self) -> Batch:
         """Return its batch."""

@@ -22,9 +22,10 @@ DRAWINGS = Path(__file__).parents[1] / "functional" / "dashboard_drawings.json"
 #: Of each view, what is there when it is complete, and how many of it.
 VIEWS = {
     "pool": (".slot", 16),
-    "queue": ("tbody tr", 1),
+    "queue": ("tbody tr", 2),
     "schedule": (".gantt .job", 8),
     "egress": (".flow", 8),
+    "tiers": (".tier.foreground:not(.hue-none)", 2),
     "usage": (".part", 8),
 }
 SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 700), 900
@@ -39,7 +40,7 @@ _READ = """() => {
         return [...canvas.getImageData(0, 0, 1, 1).data];
     };
     const kind = (mark) => {
-        const around = mark.closest(".job, .mark, .slot, .swatch, .part") ?? mark;
+        const around = mark.closest(".job, .mark, .slot, .swatch, .part, .tier") ?? mark;
         const state = mark.dataset.state ?? around.dataset.state ?? "";
         return [mark.tagName.toLowerCase(), mark.getAttribute("class"), around.getAttribute("class"), state].join("|");
     };
@@ -48,7 +49,7 @@ _READ = """() => {
         return [kind(mark), Math.round(x), Math.round(y), Math.round(width), Math.round(height)];
     });
     const colours = {};
-    const marked = "main :is(.slot, .swatch, .part, .badge, svg rect, svg line, svg path)";
+    const marked = "main :is(.slot, .swatch, .part, .tier, .badge, svg rect, svg line, svg path)";
     for (const mark of document.querySelectorAll(marked)) {
         const style = getComputedStyle(mark);
         const isDrawn = mark instanceof SVGElement;

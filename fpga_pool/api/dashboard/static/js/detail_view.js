@@ -25,6 +25,7 @@ const ELSEWHERE = new Set([
   "shapes",
   "links",
   "newest_jobs",
+  "is_own",
   "predecessors",
 ]);
 
@@ -97,7 +98,8 @@ export class DetailView {
     if (kind === "usage") {
       const [project, name] = id.split("/");
       const query = { project_id: project, function: name, state: "COMPLETED", limit: LISTED };
-      return { project_id: project, function: name, newest_jobs: (await get(withQuery("/v1/jobs", query))).jobs };
+      const [{ jobs }, { quota }] = await Promise.all([get(withQuery("/v1/jobs", query)), get("/v1/quotas")]);
+      return { project_id: project, function: name, newest_jobs: jobs, is_own: quota.project_id === project };
     }
     if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
     return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
@@ -148,7 +150,8 @@ export class DetailView {
         ? this.pool.jobsOf(found.uuid)
         : (found.subtask_list ?? found.share_list ?? found.newest_jobs ?? []);
     const ofJob = (job) => [
-      link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
+      // Those of another project are listed for an admin, but not shown.
+      found.is_own === false ? jobName(job) : link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
       job.function,
       job.slot ? slotLink(job.slot) : "–",
       badge(job.state),

@@ -11,6 +11,7 @@ const SMALL_FROM = 400;
 /** A frame may take so long to make tiles; the others are made in the next ones. */
 const FRAME_MS = 12;
 
+const REFUSAL = "Slots are shown to operators only: your roles do not allow to list them.";
 /** What of a slot its tile shows. */
 const LOOKS = ["state", "function", "drain_requested"];
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
@@ -39,13 +40,14 @@ export class PoolView {
         pointerover: ({ target }) => target.shows && (target.title = target.getAttribute("aria-label")),
       },
     });
+    this.refusal = h("p", { class: "empty" }, REFUSAL);
     this.others = h("ul", { class: "chips", "aria-label": "Hosts without cards" });
     this.othersTitle = h("h2", {}, "Hosts without cards");
     this.element = h(
       "div",
       { class: "view" },
       this.figures,
-      panel("map", "Cards and slots", this.legend, this.map),
+      panel("map", "Cards and slots", this.refusal, this.legend, this.map),
       h("section", { class: "panel" }, this.othersTitle, this.others),
     );
   }
@@ -54,10 +56,10 @@ export class PoolView {
     const { slots, hosts, forbidden } = this.pool;
     const states = countsOf(slots, (slot) => slot.state);
     this.#showFigures(slots, hosts, states);
-    if (forbidden.has("slots")) {
-      setText(this.map, "Slots are shown to operators only: your roles do not allow to list them.");
-      return;
-    }
+    const isRefused = forbidden.has("slots");
+    this.refusal.hidden = !isRefused;
+    this.map.hidden = this.legend.hidden = isRefused;
+    if (isRefused) return;
     this.#showLegend(slots, states);
     if (slots === this.#shown.slots && hosts === this.#shown.hosts) return;
     const byHost = Map.groupBy(slots, (slot) => slot.host);

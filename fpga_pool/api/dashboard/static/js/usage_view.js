@@ -15,6 +15,8 @@ export class UsageView {
   parts = new Set(["all"]);
   #rows = [];
   #days = 1;
+  /** Of all projects, which admins see; null where that was refused. */
+  #whose = "all";
   #poll;
 
   constructor(pool, open, report) {
@@ -61,6 +63,7 @@ export class UsageView {
   /** The rows are another caller's. */
   #forget() {
     this.#rows = [];
+    this.#whose = "all";
     this.#poll.now();
   }
 
@@ -72,12 +75,14 @@ export class UsageView {
   async #ask() {
     const end = this.pool.now();
     const period = [end - 86_400 * this.#days, end].map((at) => new Date(1000 * at).toISOString());
-    const query = { start: period[0], end: period[1] };
+    const ask = () =>
+      getAll(withQuery("/v1/usage", { project_id: this.#whose, start: period[0], end: period[1] }), "usage");
     try {
-      this.#rows = await getAll(withQuery("/v1/usage", { project_id: "all", ...query }), "usage");
+      this.#rows = await ask();
     } catch (error) {
-      if (error.status !== 403) throw error;
-      this.#rows = await getAll(withQuery("/v1/usage", query), "usage"); // of other projects, admins see it only
+      if (error.status !== 403 || !this.#whose) throw error;
+      this.#whose = null;
+      this.#rows = await ask();
     }
     this.update();
   }
