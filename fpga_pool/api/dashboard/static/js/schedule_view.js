@@ -39,7 +39,7 @@ export class ScheduleView {
       class: "scroll chart",
       tabindex: "0",
       role: "region",
-      "aria-label": "Schedule",
+      "aria-label": "Chart of the schedule",
       on: { pointerdown: () => (this.#pressed = true) },
     });
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#pressed = false));
