@@ -14,7 +14,7 @@ from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
 from support.browser import PATIENCE_MS, running_browser, watched_page
 
-VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers")
+VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
 #: What runs as a script where a name gets into the page as markup.
 HOSTILE = "<img src=x onerror=alert(1)>"
 POOL = {
@@ -91,6 +91,7 @@ def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):
     detail = page.get_by_role("complementary", name="Detail")
     expect(detail.get_by_role("heading", level=2)).to_contain_text(f"job {HOSTILE}")
     expect(detail.get_by_role("heading", name="Planned input")).to_be_visible()
+    expect(detail.get_by_role("listitem").filter(has_text="JobStarted")).to_be_visible()
     assert page.locator("main img, aside img").count() == 0
     page.keyboard.press("Escape")
     expect(detail).to_be_hidden()
@@ -98,6 +99,15 @@ def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):
     dashboard.go("Egress")
     expect(page.locator("figure figcaption")).to_contain_text("requester-1")
     expect(page.locator("figure .flow")).to_have_count(JOBS)
+
+    dashboard.go("Usage")
+    row = page.get_by_role("row").filter(has_text="sha256")
+    expect(row.get_by_role("cell").nth(1)).to_have_text(str(JOBS // 2))
+    row.get_by_role("button", name="sha256").click()
+    expect(detail.get_by_role("heading", level=2)).to_have_text("usage of demo/sha256")
+    detail.get_by_role("button", name=HOSTILE).first.click()
+    expect(detail.get_by_role("heading", level=2)).to_contain_text(f"job {HOSTILE}")
+    assert page.locator("main img, aside img").count() == 0
 
 
 def test_a_slot_is_drained_and_resumed_by_keyboard(pool, dashboard):

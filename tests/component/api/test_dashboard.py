@@ -77,5 +77,5 @@ def test_it_takes_nothing(api, method):
 
 def test_every_module_that_is_imported_is_there():
     scripts = {path.name: path.read_text() for path in (STATIC / "js").iterdir()}
-    imported = {name for text in scripts.values() for name in re.findall(r'from "\./([\w.]+)"', text)}
+    imported = {name for text in scripts.values() for name in re.findall(r'(?:from |URL\()"(?:\./)?([\w]+\.js)"', text)}
     assert imported | {"main.js"} == scripts.keys()

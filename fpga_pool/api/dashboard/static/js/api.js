@@ -1,56 +1,49 @@
 /** The REST API of the pool, on the server that this page is from. */
 
+import { allOf, ApiError, request } from "./request.js";
 import { session } from "./session.js";
 
-const ROOT = new URL("../", document.baseURI);
-const TIMEOUT_MS = 20_000;
+const ROOT = new URL("../", document.baseURI).href;
 
-/** An answer that is an error, or none; `status` is 0 where the server did not answer. */
-export class ApiError extends Error {
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
-}
+const ask = (method, path, body) => request(ROOT, method, path, session.headers(), body);
+export const get = (path) => ask("GET", path);
+export const patch = (path, body) => ask("PATCH", path, body);
+export const remove = (path) => ask("DELETE", path);
 
-async function request(method, path, body) {
-  const headers = { Accept: "application/json", ...session.headers() };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  let response;
-  let answer;
-  try {
-    response = await fetch(new URL(path.replace(/^\//, ""), ROOT), {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      cache: "no-store",
-      credentials: "omit",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    answer = await response.json();
-  } catch (error) {
-    if (response && !response.ok) throw new ApiError(response.status, `HTTP status ${response.status}`);
-    throw new ApiError(0, error.name === "TimeoutError" ? "the API did not answer in time" : "the API is unreachable");
-  }
-  if (!response.ok) {
-    throw new ApiError(response.status, answer.errors?.[0]?.detail ?? `HTTP status ${response.status}`);
-  }
-  return answer;
-}
+/** Return all objects of a list. */
+export const getAll = (path, key) => allOf(get, path, key);
 
-export const get = (path) => request("GET", path);
-export const patch = (path, body) => request("PATCH", path, body);
-export const remove = (path) => request("DELETE", path);
+const worker = new Worker(new URL("lister.js", import.meta.url), { type: "module" });
+/** By number: what becomes of the questions to the worker. */
+const questions = new Map();
+let asked = 0;
 
-/** Return all objects of a list, which may come in pages. */
-export async function getAll(path, key) {
-  const found = [];
-  for (let next = path; next;) {
-    const answer = await get(next);
-    found.push(...answer[key]);
-    next = answer.links?.find((link) => link.rel === "next")?.href;
-  }
-  return found;
+worker.addEventListener("message", ({ data }) => {
+  const { resolve, reject } = questions.get(data.number);
+  questions.delete(data.number);
+  if (data.message === undefined) resolve(data);
+  else reject(new ApiError(data.status, data.message));
+});
+worker.addEventListener("error", () => {
+  for (const { reject } of questions.values()) reject(new ApiError(0, "the page cannot run its worker"));
+  questions.clear();
+});
+
+/**
+ * Read a list of named objects beside the page; what has not changed since the question before is not decoded here.
+ *
+ * @param {string} path
+ * @param {string} key of the list in the answer
+ * @param {boolean} whole as if nothing had been asked before
+ * @returns {Promise<{changed: object[], names: string[]|null}>} objects that are new or other than before, and the names
+ *   of all in their order, null where these are as before
+ */
+export function changesOf(path, key, whole) {
+  asked += 1;
+  return new Promise((resolve, reject) => {
+    questions.set(asked, { resolve, reject });
+    worker.postMessage({ number: asked, root: ROOT, path, headers: session.headers(), key, whole });
+  });
 }
 
 /** Return a path with query parameters; those that are null are left out. */

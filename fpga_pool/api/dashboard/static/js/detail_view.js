@@ -1,15 +1,17 @@
 /** One object in detail: its fields, its parts, its history, and what may be done with it. */
 
 import { ask } from "./dialog.js";
-import { get, patch, remove } from "./api.js";
+import { get, patch, remove, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
 import { h, reconcile, tableHead } from "./dom.js";
 import { bytes, duration, jobName, moment, rate, shortId } from "./format.js";
 import { pipelineGraph } from "./graph.js";
+import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
 import { makeBadge, showBadge } from "./progress.js";
 
 const LISTED = 200;
+const LINK_COLUMNS = ["Slot", "Over", "State"];
 /** Fields that are shown otherwise. */
 const ELSEWHERE = new Set([
   "history",
@@ -21,6 +23,9 @@ const ELSEWHERE = new Set([
   "share_list",
   "subtask_list",
   "shapes",
+  "links",
+  "newest_jobs",
+  "is_own",
   "predecessors",
 ]);
 
@@ -90,18 +95,20 @@ export class DetailView {
   async #fetch({ kind, id }) {
     const path = encodeURIComponent(id);
     if (kind === "slot" || kind === "host") return (await get(`/v1/${kind}s/${path}`))[kind];
+    if (kind === "usage") {
+      const [project, name] = id.split("/");
+      const query = { project_id: project, function: name, state: "COMPLETED", limit: LISTED };
+      const [{ jobs }, { quota }] = await Promise.all([get(withQuery("/v1/jobs", query)), get("/v1/quotas")]);
+      return { project_id: project, function: name, newest_jobs: jobs, is_own: quota.project_id === project };
+    }
     if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
-    const [batch, uuid] = id.split(".");
-    const known = this.pool.jobNamed(uuid);
-    const job =
-      known ?? (await get(`/v1/batches/${encodeURIComponent(batch)}/jobs`)).jobs.find((one) => one.uuid === uuid);
-    if (!job) throw new Error("no such job");
-    return job;
+    return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
   }
 
   #render({ kind, id }, found) {
     this.error.textContent = "";
-    const name = kind === "job" ? jobName(found) : found.name || shortId(found.uuid ?? id);
+    const name =
+      kind === "job" ? jobName(found) : found.name || (kind === "usage" ? `of ${id}` : shortId(found.uuid ?? id));
     this.title.textContent = `${kind} ${name}`;
     this.badge.hidden = !found.state;
     if (found.state) showBadge(this.badge, found.state);
@@ -124,7 +131,7 @@ export class DetailView {
     const link = (to, id, text) =>
       h("button", { type: "button", class: "plain link", on: { click: () => this.open(to, id) } }, text);
     const slotLink = (name) => {
-      const slot = this.pool.slots.find((one) => one.name === name);
+      const slot = this.pool.slotNamed(name);
       return slot ? link("slot", slot.uuid, name) : name;
     };
     const jobLink = (uuid) => {
@@ -138,9 +145,13 @@ export class DetailView {
       batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
       requester: (name) => link("host", name, name),
     };
-    const jobs = kind === "batch" ? this.pool.jobsOf(found.uuid) : (found.subtask_list ?? found.share_list ?? []);
+    const jobs =
+      kind === "batch"
+        ? this.pool.jobsOf(found.uuid)
+        : (found.subtask_list ?? found.share_list ?? found.newest_jobs ?? []);
     const ofJob = (job) => [
-      link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
+      // Those of another project are listed for an admin, but not shown.
+      found.is_own === false ? jobName(job) : link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
       job.function,
       job.slot ? slotLink(job.slot) : "–",
       badge(job.state),
@@ -149,7 +160,7 @@ export class DetailView {
       kind === "host"
         ? this.pool.slots.filter((slot) => slot.host === found.name).map((slot) => slot.name)
         : (found.slot_list ?? []);
-    const stateOf = (name) => this.pool.slots.find((slot) => slot.name === name);
+    const stateOf = (name) => this.pool.slotNamed(name);
     return [
       kind === "pipeline"
         ? section(
@@ -158,6 +169,7 @@ export class DetailView {
           )
         : null,
       fieldList(found, special),
+      kind === "slot" ? this.#linksOf(found, slotLink) : null,
       slots.length
         ? table(
             "Slots",
@@ -205,6 +217,21 @@ export class DetailView {
         : null,
       found.history?.length ? section("History", historyOf(found.history)) : null,
     ];
+  }
+
+  #linksOf(slot, slotLink) {
+    const links = linksOf(slot);
+    const words = [links.enclosure && enclosureText(links), `${slot.card}: ${cardText(links)}`].filter(Boolean);
+    const ofHost = this.pool.slots.filter((one) => one.host === slot.host);
+    const rows = neighbours(this.pool.slotNamed(slot.name) ?? slot, ofHost).map(([one, how]) => [
+      slotLink(one.name),
+      how,
+      badge(one.state),
+    ]);
+    return section(
+      "Links",
+      h("div", {}, h("p", { class: "note" }, words.join("; ")), rows.length ? plainTable(LINK_COLUMNS, rows) : null),
+    );
   }
 
   /** Return what may be asked for: [label, action]. */
@@ -261,18 +288,17 @@ function badge(state) {
 
 const section = (title, content) => h("section", {}, h("h3", {}, title), content);
 
-function table(title, columns, rows) {
-  return section(
-    title,
+const table = (title, columns, rows) => section(title, plainTable(columns, rows));
+
+function plainTable(columns, rows) {
+  return h(
+    "div",
+    { class: "scroll" },
     h(
-      "div",
-      { class: "scroll" },
-      h(
-        "table",
-        {},
-        tableHead(columns),
-        h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell))))),
-      ),
+      "table",
+      {},
+      tableHead(columns),
+      h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell))))),
     ),
   );
 }

@@ -70,11 +70,17 @@ export function setAttribute(element, name, value) {
  */
 export function reconcile(parent, items, keyOf, make, update = () => {}) {
   const known = (parent.itemElements ??= new Map());
-  const wanted = new Set();
+  const wanted = new Set(items.map(keyOf));
+  // First: else those that stay would be moved, and lose the focus.
+  for (const [key, element] of known) {
+    if (!wanted.has(key)) {
+      element.remove();
+      known.delete(key);
+    }
+  }
   let previous = null;
   for (const item of items) {
     const key = keyOf(item);
-    wanted.add(key);
     let element = known.get(key);
     if (!element) {
       element = make(item);
@@ -84,12 +90,6 @@ export function reconcile(parent, items, keyOf, make, update = () => {}) {
     const place = previous ? previous.nextSibling : parent.firstChild;
     if (place !== element) parent.insertBefore(element, place);
     previous = element;
-  }
-  for (const [key, element] of known) {
-    if (!wanted.has(key)) {
-      element.remove();
-      known.delete(key);
-    }
   }
 }
 

@@ -8,13 +8,19 @@ import { isEnded } from "./pool.js";
 
 const COLUMNS = ["Job", "Function", "From", "To", "Input", "Rate now", "State"];
 
+/** A frame may take so long to draw; the other requesters are drawn in the next ones. */
+const FRAME_MS = 12;
+/** The limit is drawn where it is at most so many times what is sent. */
+const MOST_ROOM = 8;
+/** An axis that is too short gets longer by this factor. */
+const LONGER = 1.25;
 const HEIGHT = 130;
 const LEFT = 86;
 const TOP = 14;
 
 export class EgressView {
   parts = new Set(["work", "hosts", "all"]);
-  moves = true;
+  #isOpen = false;
 
   constructor(pool, open) {
     this.pool = pool;
@@ -36,45 +42,70 @@ export class EgressView {
     const shown = open.length || !this.pool.shownBatch ? open : [this.pool.shownBatch];
     const flows = shown
       .flatMap((batch) => this.pool.jobsOf(batch.uuid))
-      .filter((job) => job.dispatched_at && job.transfer?.length);
-    const byRequester = [...Map.groupBy(flows, (job) => job.requester)].sort(([a], [b]) => byName(a, b));
+      .filter((job) => job.dispatched_at && job.transfer?.length)
+      .map((job) => ({ job, begin: seconds(job.dispatched_at) }));
+    this.#isOpen = open.length > 0;
     this.empty.hidden = flows.length > 0;
-    const ends = flows.map((job) => seconds(job.dispatched_at) + job.transfer.at(-1).end_s);
-    const zero = Math.min(...flows.map((job) => seconds(job.dispatched_at)));
-    const last = Math.max(...ends, open.length ? now + 1 : 0) - zero;
-    const openJob = (job) => this.open("job", `${job.batch_uuid}.${job.uuid}`);
+    const zero = flows.reduce((least, { begin }) => Math.min(least, begin), Infinity);
+    const planned = flows.reduce((most, { job, begin }) => Math.max(most, begin + job.transfer.at(-1).end_s - zero), 0);
+    // What goes on for longer than planned gets a longer axis from time to time.
+    const steps = this.#isOpen ? Math.log((now - zero + 1) / planned) / Math.log(LONGER) : 0;
+    const last = planned * LONGER ** Math.ceil(Math.max(0, steps));
+    const limits = new Map(this.pool.hosts.map((host) => [host.name, host.egress_bps]));
     reconcile(
       this.charts,
-      byRequester,
+      [...Map.groupBy(flows, ({ job }) => job.requester)].sort(([a], [b]) => byName(a, b)),
       ([name]) => name,
       ([name]) => makeChart(name),
-      (figure, [name, jobs]) => {
-        const limit = this.pool.hosts.find((host) => host.name === name)?.egress_bps ?? null;
-        const total = jobs.reduce((sum, job) => sum + rateAt(job, now), 0);
-        setText(figure.firstChild, `${name}: ${rate(total)} of ${rate(limit)}`);
-        figure.lastChild.replaceChildren(
-          drawRates(
-            jobs,
-            { zero, now: open.length ? now - zero : null, last, limit, open: openJob },
-            figure.clientWidth || 480,
-          ),
-        );
-      },
+      (figure, [name, ofRequester]) => Object.assign(figure, { flows: ofRequester, limit: limits.get(name) ?? null }),
     );
+    // Their width depends on how many there are.
+    const end = performance.now() + FRAME_MS;
+    const drawn = [...this.charts.children].map((figure) => this.#showPlan(figure, zero, last, end));
+    if (drawn.includes(false)) requestAnimationFrame(() => this.update());
+    this.move();
     const sending = flows
-      .filter((job) => rateAt(job, now) > 0 && job.state === "WAITING_INPUT")
-      .sort((a, b) => a.index - b.index);
+      .filter((flow) => rateAt(flow, now) > 0 && flow.job.state === "WAITING_INPUT")
+      .sort((a, b) => a.job.index - b.job.index);
     reconcile(
       this.body,
       sending.slice(0, 200),
-      (job) => job.uuid,
-      (job) => this.#makeRow(job),
-      (row, job) => {
+      ({ job }) => job.uuid,
+      ({ job }) => this.#makeRow(job),
+      (row, { job, begin }) => {
         setText(row.children[3], job.host);
-        setText(row.children[5], rate(rateAt(job, now)));
+        setText(row.children[5], rate(rateAt({ job, begin }, now)));
         setText(row.children[6], job.state.replaceAll("_", " ").toLowerCase());
       },
     );
+  }
+
+  /** Between two answers: show the present rates, and the line of the present moment. */
+  move() {
+    const now = this.pool.now();
+    for (const figure of this.charts.children) {
+      if (!figure.chart) continue;
+      const total = figure.flows.reduce((sum, flow) => sum + rateAt(flow, now), 0);
+      setText(figure.firstChild, `${figure.getAttribute("data-host")}: ${rate(total)} of ${rate(figure.limit)}`);
+      const { svg, axis, bottom, zero } = figure.chart;
+      svg.querySelector(".mark.now")?.remove();
+      const line = axis.mark(this.#isOpen ? now - zero : null, "now", "now", 2, bottom);
+      if (line) svg.append(line);
+    }
+  }
+
+  /** Draw the planned rates of a requester's flows, where the plan has changed; return false after the frame's time. */
+  #showPlan(figure, zero, last, end) {
+    const { flows, limit, clientWidth } = figure;
+    const plan = flows.map(({ job, begin }) => `${job.uuid} ${job.attempt} ${begin} ${job.start_s}`);
+    const drawn = [...plan, zero, last, limit, clientWidth].join();
+    if (figure.drawn === drawn) return true;
+    if (performance.now() > end) return false;
+    figure.drawn = drawn;
+    const open = (job) => this.open("job", `${job.batch_uuid}.${job.uuid}`);
+    figure.chart = { zero, ...drawRates(flows, { zero, last, limit, open }, clientWidth || 480) };
+    figure.lastChild.replaceChildren(figure.chart.svg);
+    return true;
   }
 
   #makeRow(job) {
@@ -97,19 +128,20 @@ export class EgressView {
   }
 }
 
-const makeChart = (name) => h("figure", { "aria-label": `Egress of ${name}` }, h("figcaption"), h("div"));
+const makeChart = (name) =>
+  h("figure", { "aria-label": `Egress of ${name}`, data: { host: name } }, h("figcaption"), h("div"));
 
 /** Return the planned rate of a job's input at a moment, bits per second. */
-function rateAt(job, at) {
-  const elapsed = at - seconds(job.dispatched_at);
+function rateAt({ job, begin }, at) {
+  const elapsed = at - begin;
   return job.transfer.find((piece) => piece.begin_s <= elapsed && elapsed < piece.end_s)?.bps ?? 0;
 }
 
 /** Return the pieces of all flows, stacked: [{job, begin, end, below, bps}], in seconds since `zero`. */
-function stacked(jobs, zero) {
-  const changes = jobs.flatMap((job) =>
+function stacked(flows, zero) {
+  const changes = flows.flatMap(({ job, begin: dispatched }) =>
     job.transfer.flatMap(({ begin_s: begin, end_s: end, bps }) => {
-      const late = seconds(job.dispatched_at) - zero;
+      const late = dispatched - zero;
       return [
         { at: rounded(late + begin), job, by: bps ?? 0 },
         { at: rounded(late + end), job, by: -(bps ?? 0) },
@@ -136,13 +168,16 @@ function stacked(jobs, zero) {
 /** One flow ends where the next begins: that they do not overlap by a rounding error, times are whole milliseconds. */
 const rounded = (at) => Math.round(1000 * at) / 1000;
 
-function drawRates(jobs, { zero, now, last, limit, open }, width) {
-  const pieces = stacked(jobs, zero);
+function drawRates(flows, { zero, last, limit, open }, width) {
+  const pieces = stacked(flows, zero);
   const axis = new Axis(0, last, LEFT, width - LEFT - 14);
-  const highest = 1.08 * Math.max(limit ?? 0, ...pieces.map((piece) => piece.below + piece.bps), 1);
+  const peak = pieces.reduce((most, piece) => Math.max(most, piece.below + piece.bps), 1);
+  // A limit far above all flows would make them too small to be seen.
+  const line = limit !== null && limit <= MOST_ROOM * peak ? limit : null;
+  const highest = 1.08 * Math.max(line ?? 0, peak);
   const bottom = HEIGHT - 24;
   const y = (bps) => bottom - ((bottom - TOP) * bps) / highest;
-  const label = `${count(jobs.length, "flow")}, limit ${rate(limit)}`;
+  const label = `${count(flows.length, "flow")}, limit ${rate(limit)}`;
   const svg = s(
     "svg",
     { width, height: HEIGHT, role: "group", "aria-label": label },
@@ -162,15 +197,9 @@ function drawRates(jobs, { zero, now, last, limit, open }, width) {
       ),
     );
   }
-  if (limit !== null) {
-    svg.append(
-      s("line", { class: "limit", x1: LEFT, x2: width - 14, y1: y(limit), y2: y(limit) }),
-      s("text", { class: "slot-name", x: LEFT - 8, y: y(limit) + 4 }, rate(limit)),
-    );
-  }
-  const line = axis.mark(now, "now", "now", 2, bottom);
-  if (line) svg.append(line);
-  return svg;
+  if (line !== null) svg.append(s("line", { class: "limit", x1: LEFT, x2: width - 14, y1: y(line), y2: y(line) }));
+  svg.append(s("text", { class: "slot-name", x: LEFT - 8, y: y(line ?? peak) + 4 }, rate(line ?? peak)));
+  return { svg, axis, bottom };
 }
 
 function boxOf({ begin, end, below, bps }, axis, y) {

@@ -10,6 +10,7 @@ import { QueueView } from "./queue_view.js";
 import { ScheduleView } from "./schedule_view.js";
 import { session } from "./session.js";
 import { TiersView } from "./tiers_view.js";
+import { UsageView } from "./usage_view.js";
 
 const main = document.getElementById("view");
 const status = document.getElementById("status");
@@ -39,6 +40,7 @@ const views = {
   schedule: new ScheduleView(pool, open, choose),
   egress: new EgressView(pool, open),
   tiers: new TiersView(pool, open),
+  usage: new UsageView(pool, open, report),
 };
 const detail = new DetailView(document.getElementById("detail"), pool, open, close);
 let shown = null;
@@ -50,7 +52,9 @@ function show() {
   const { view, kind, id } = readAddress();
   if (["batch", "pipeline", "job"].includes(kind)) pool.chosenBatch = id.split(".")[0];
   if (shown !== views[view]) {
+    shown?.leave?.();
     shown = views[view];
+    shown.enter?.();
     main.replaceChildren(shown.element);
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === `#/${view}`) link.setAttribute("aria-current", "page");
@@ -133,5 +137,4 @@ addEventListener("resize", () => shown.update());
 showSession();
 show();
 pool.start();
-// Between two answers the line of the present moment moves on.
-setInterval(() => !document.hidden && shown.moves && shown.update(), 500);
+setInterval(() => !document.hidden && shown.move?.(), 500);

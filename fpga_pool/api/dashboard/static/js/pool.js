@@ -1,6 +1,6 @@
 /** What the page knows of the pool: the answers of the API, kept up to date by polls. */
 
-import { get, getAll, withQuery } from "./api.js";
+import { changesOf, get, getAll, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
 import { byName } from "./format.js";
 import { Poll } from "./poll.js";
@@ -43,6 +43,7 @@ class JobList {
 
 /** Emits "change" after each answer that may have changed what is shown; `detail` names the part. */
 export class Pool extends EventTarget {
+  /** By name; one that has not changed stays the same object. */
   slots = [];
   hosts = [];
   functions = [];
@@ -54,6 +55,11 @@ export class Pool extends EventTarget {
   aheadSeconds = 0;
   /** What the caller may not see, by part. */
   forbidden = new Set();
+  /** How often the answers about work have come. */
+  answers = 0;
+  /** Batches and pipelines, newest first. */
+  batches = [];
+  #slots = new Map();
   #jobs = new Map();
   #loads = new Map();
   #started = false;
@@ -91,7 +97,8 @@ export class Pool extends EventTarget {
   /** Forget the objects of a project or caller. */
   forget() {
     this.work = { batch: [], pipeline: [], task: [], gang: [] };
-    this.slots = [];
+    this.slots = this.batches = [];
+    this.#slots = new Map();
     this.details.clear();
     this.forbidden.clear();
     this.#jobs.clear();
@@ -104,11 +111,9 @@ export class Pool extends EventTarget {
     return this.#jobs.get(batch)?.jobs.filter(Boolean) ?? [];
   }
 
-  /** Return batches and pipelines, newest first. */
-  get batches() {
-    return [...this.work.batch, ...this.work.pipeline].sort(
-      (a, b) => Date.parse(b.created_at) - Date.parse(a.created_at),
-    );
+  /** Return a slot by its name, if the caller may see it. */
+  slotNamed(name) {
+    return this.#slots.get(name);
   }
 
   /** Return the batch whose schedule is shown: the chosen one, else the newest that has not ended, else the newest. */
@@ -139,7 +144,7 @@ export class Pool extends EventTarget {
   /** Return completed and present loads of slots, by name of the slot: [{function, begin, end}], end null = now. */
   async loadsOf(names) {
     if (this.forbidden.has("slots")) return new Map();
-    const wanted = this.slots.filter((slot) => names.has(slot.name));
+    const wanted = [...names].map((name) => this.slotNamed(name)).filter(Boolean);
     await Promise.all(
       wanted.map(async (slot) => {
         const stamp = `${slot.reconfigurations} ${slot.state === "LOADING"} ${slot.loaded_at}`;
@@ -175,7 +180,13 @@ export class Pool extends EventTarget {
   }
 
   async #refreshSlots() {
-    this.slots = (await getAll("/v1/slots", "slots")).sort((a, b) => byName(a.name, b.name));
+    const known = this.#slots;
+    const { changed, names } = await changesOf("/v1/slots", "slots", known.size === 0);
+    if (known !== this.#slots) return; // they were another caller's
+    if (!changed.length && !names) return;
+    for (const slot of changed) known.set(slot.name, slot);
+    if (names) this.#slots = new Map(names.map((name) => [name, known.get(name)]));
+    this.slots = [...this.#slots.values()];
   }
 
   async #refreshHosts() {
@@ -196,6 +207,10 @@ export class Pool extends EventTarget {
     const hidden = new Set([...this.work.pipeline, ...this.work.task].map((one) => one.uuid));
     // A pipeline, or the shares of a task, is a batch, too: it is listed once.
     this.work.batch = this.work.batch.filter((one) => !hidden.has(one.uuid));
+    this.batches = [...this.work.batch, ...this.work.pipeline].sort(
+      (a, b) => Date.parse(b.created_at) - Date.parse(a.created_at),
+    );
+    this.answers += 1;
     await all([...this.#refreshedJobs(), ...this.#refreshedDetails()]);
   }
 

@@ -3,17 +3,28 @@
 import { functionColours, SLOT_STATES } from "./colours.js";
 import { h, panel, reconcile, setAttribute, setText } from "./dom.js";
 import { count, rate } from "./format.js";
+import { cardText, enclosureText, linksOf } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
 
 /** With more slots than this the tiles are small, without text. */
 const SMALL_FROM = 400;
+/** A frame may take so long to make tiles; the others are made in the next ones. */
+const FRAME_MS = 12;
 
+const REFUSAL = "Slots are shown to operators only: your roles do not allow to list them.";
+/** What of a slot its tile shows. */
+const LOOKS = ["state", "function", "drain_requested"];
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export class PoolView {
   parts = new Set(["slots", "hosts", "work", "functions", "all"]);
   #tiles = new Map();
   #filter = "";
+  /** The tile that is the stop of the tab key. */
+  #stop = null;
+  #small = false;
+  /** What the map shows, where it is complete. */
+  #shown = {};
 
   constructor(pool, open) {
     this.pool = pool;
@@ -22,30 +33,38 @@ export class PoolView {
     this.legend = h("div", { class: "legend", role: "group", "aria-label": "Show slots of one state or function" });
     this.map = h("div", {
       class: "map",
-      on: { keydown: (event) => this.#move(event), click: (event) => this.#click(event) },
+      on: {
+        keydown: (event) => this.#move(event),
+        click: (event) => this.#click(event),
+        // A title of each of many tiles would have to be changed with its state.
+        pointerover: ({ target }) => target.shows && (target.title = target.getAttribute("aria-label")),
+      },
     });
+    this.refusal = h("p", { class: "empty" }, REFUSAL);
     this.others = h("ul", { class: "chips", "aria-label": "Hosts without cards" });
     this.othersTitle = h("h2", {}, "Hosts without cards");
     this.element = h(
       "div",
       { class: "view" },
       this.figures,
-      panel("map", "Cards and slots", this.legend, this.map),
+      panel("map", "Cards and slots", this.refusal, this.legend, this.map),
       h("section", { class: "panel" }, this.othersTitle, this.others),
     );
   }
 
   update() {
     const { slots, hosts, forbidden } = this.pool;
-    this.#showFigures(slots, hosts);
-    if (forbidden.has("slots")) {
-      setText(this.map, "Slots are shown to operators only: your roles do not allow to list them.");
-      return;
-    }
-    this.#showLegend(slots);
-    this.#showMap(slots, hosts);
-    const carrying = new Set(slots.map((slot) => slot.host));
-    const others = hosts.filter((host) => !carrying.has(host.name));
+    const states = countsOf(slots, (slot) => slot.state);
+    this.#showFigures(slots, hosts, states);
+    const isRefused = forbidden.has("slots");
+    this.refusal.hidden = !isRefused;
+    this.map.hidden = this.legend.hidden = isRefused;
+    if (isRefused) return;
+    this.#showLegend(slots, states);
+    if (slots === this.#shown.slots && hosts === this.#shown.hosts) return;
+    const byHost = Map.groupBy(slots, (slot) => slot.host);
+    this.#shown = this.#showMap(slots, hosts, byHost) ? { slots, hosts } : {};
+    const others = hosts.filter((host) => !byHost.has(host.name));
     this.othersTitle.parentElement.hidden = !others.length;
     reconcile(
       this.others,
@@ -63,8 +82,8 @@ export class PoolView {
     return h("li", {}, h("button", { type: "button", on: { click: () => this.open("host", host.name) } }));
   }
 
-  #showFigures(slots, hosts) {
-    const inState = (state) => slots.filter((slot) => slot.state === state).length;
+  #showFigures(slots, hosts, states) {
+    const inState = (state) => states.get(state) ?? 0;
     const inService = slots.length - inState("FAULTED") - inState("DRAINED");
     const share = inService ? Math.round((100 * inState("BUSY")) / inService) : 0;
     const open = Object.keys(KINDS).map((kind) => [kind, this.pool.work[kind].filter((one) => !isEnded(one)).length]);
@@ -97,13 +116,9 @@ export class PoolView {
     );
   }
 
-  #showLegend(slots) {
-    const states = new Map();
-    const functions = new Map();
-    for (const slot of slots) {
-      states.set(slot.state, (states.get(slot.state) ?? 0) + 1);
-      if (slot.function) functions.set(slot.function, (functions.get(slot.function) ?? 0) + 1);
-    }
+  #showLegend(slots, states) {
+    const functions = countsOf(slots, (slot) => slot.function);
+    functions.delete("");
     const items = [
       ...Object.entries(SLOT_STATES).map(([state, { text, mark }]) => ({
         key: state,
@@ -149,43 +164,86 @@ export class PoolView {
   }
 
   #dim(tile) {
-    const { state, function: loaded } = tile.dataset;
+    const { state, function: loaded } = tile.shows;
     const shown = !this.#filter || this.#filter === state || this.#filter === `function ${loaded}`;
     tile.classList.toggle("dimmed", !shown);
   }
 
-  #showMap(slots, hosts) {
-    const alive = new Map(hosts.map((host) => [host.name, host.alive]));
-    const byHost = Map.groupBy(slots, (slot) => slot.host);
-    this.map.classList.toggle("small", slots.length > SMALL_FROM);
+  /** Return whether the map is complete.  Tiles are made where a host has other slots, and changed with their slot. */
+  #showMap(slots, hosts, byHost) {
+    const lost = new Set(hosts.filter((host) => !host.alive).map((host) => host.name));
+    const small = slots.length > SMALL_FROM;
+    if (small !== this.#small) for (const tile of this.#tiles.values()) tile.shows = null;
+    this.#small = small;
+    this.map.classList.toggle("small", small);
+    const end = performance.now() + FRAME_MS;
+    let isComplete = true;
     reconcile(
       this.map,
       [...byHost],
       ([host]) => host,
       ([host]) => this.#makeHost(host),
       (section, [host, ofHost]) => {
-        section.classList.toggle("lost", alive.get(host) === false);
-        setText(section.querySelector(".note"), alive.get(host) === false ? "lost" : "");
-        const byCard = [...Map.groupBy(ofHost, (slot) => slot.card)];
-        reconcile(
-          section.lastChild,
-          byCard,
-          ([card]) => card,
-          ([card]) => makeCard(host, card),
-          (element, [, ofCard]) => {
-            reconcile(
-              element.lastChild,
-              ofCard,
-              (slot) => slot.name,
-              (slot) => this.#makeTile(slot),
-              (tile, slot) => this.#updateTile(tile, slot),
-            );
-          },
-        );
+        section.classList.toggle("lost", lost.has(host));
+        setText(section.firstChild.lastChild, lost.has(host) ? "lost" : "");
+        const names = ofHost.map((slot) => slot.name).join(" ");
+        if (section.names === names) return;
+        if (performance.now() > end) {
+          isComplete = false;
+          return;
+        }
+        section.names = names;
+        this.#showCards(section.lastChild, host, ofHost);
       },
     );
+    for (const slot of slots) {
+      const tile = this.#tiles.get(slot.name);
+      if (tile && tile.shows !== slot) this.#updateTile(tile, slot);
+    }
+    if (!isComplete) requestAnimationFrame(() => this.update());
+    else if (this.#tiles.size > slots.length) this.#forgetTiles();
+    if (!this.#stop?.isConnected) this.#stopAt(this.map.querySelector(".slot"));
+    return isComplete;
+  }
+
+  /** Cards of an enclosure are together, in the order of their cables; so are the slots of a card. */
+  #showCards(element, host, slots) {
+    const cards = [...Map.groupBy(slots, (slot) => slot.card)].map(([name, ofCard]) => ({
+      name,
+      slots: ofCard.toSorted((a, b) => linksOf(a).place - linksOf(b).place),
+      links: linksOf(ofCard[0]),
+    }));
+    cards.sort((a, b) => a.links.position - b.links.position);
+    reconcile(
+      element,
+      [...Map.groupBy(cards, (card) => card.links.enclosure || `card ${card.name}`)],
+      ([name]) => name,
+      ([, [{ links }]]) => makeEnclosure(links),
+      (enclosure, [, ofEnclosure]) =>
+        reconcile(
+          enclosure.lastChild,
+          ofEnclosure,
+          (card) => card.name,
+          (card) => makeCard(host, card),
+          (shown, card) =>
+            reconcile(
+              shown.lastChild,
+              card.slots,
+              (slot) => slot.name,
+              (slot) => this.#makeTile(slot),
+            ),
+        ),
+    );
+  }
+
+  #forgetTiles() {
     for (const [name, tile] of this.#tiles) if (!tile.isConnected) this.#tiles.delete(name);
-    if (!this.map.querySelector("[tabindex='0']")) this.#tiles.values().next().value?.setAttribute("tabindex", "0");
+  }
+
+  #stopAt(tile) {
+    this.#stop?.setAttribute("tabindex", "-1");
+    this.#stop = tile;
+    tile?.setAttribute("tabindex", "0");
   }
 
   #makeHost(name) {
@@ -209,18 +267,22 @@ export class PoolView {
   }
 
   #updateTile(tile, slot) {
-    const stamp = `${slot.state} ${slot.function} ${slot.drain_requested}`;
-    if (tile.dataset.stamp === stamp) return;
-    Object.assign(tile.dataset, { stamp, state: slot.state, function: slot.function });
-    tile.className = `slot ${functionColours.classOf(slot.function)}`;
+    const before = tile.shows;
+    tile.shows = slot;
+    if (before && LOOKS.every((name) => before[name] === slot[name])) return;
+    if (before?.function !== slot.function) {
+      tile.className = `slot ${functionColours.classOf(slot.function)}`;
+      tile.dataset.function = slot.function;
+    }
     const { mark, text } = SLOT_STATES[slot.state];
     const draining = slot.drain_requested && slot.state !== "DRAINED";
-    tile.replaceChildren(h("i", {}, draining ? "‖" : mark), h("span", {}, slot.function || text));
+    const shown = draining ? "‖" : mark;
+    if (this.#small) tile.textContent = shown;
+    else tile.replaceChildren(h("i", {}, shown), h("span", {}, slot.function || text));
     const words = [slot.name, text, slot.function && `holds ${slot.function}`, draining && "drain requested"];
-    const label = words.filter(Boolean).join(", ");
-    tile.setAttribute("aria-label", label);
-    tile.title = label;
-    this.#dim(tile);
+    setAttribute(tile, "aria-label", words.filter(Boolean).join(", "));
+    setAttribute(tile, "data-state", slot.state);
+    if (this.#filter) this.#dim(tile);
   }
 
   #click(event) {
@@ -238,17 +300,36 @@ export class PoolView {
     const next = tiles[place];
     if (!next || next === tile) return;
     event.preventDefault();
-    tile.setAttribute("tabindex", "-1");
-    next.setAttribute("tabindex", "0");
+    this.#stopAt(next);
     next.focus();
   }
 }
 
-function makeCard(host, card) {
+/** Return how many slots there are of each kind. */
+function countsOf(slots, kindOf) {
+  const counts = new Map();
+  for (const slot of slots) counts.set(kindOf(slot), (counts.get(kindOf(slot)) ?? 0) + 1);
+  return counts;
+}
+
+/** A card in no enclosure has a frame, too, that is not seen. */
+function makeEnclosure(links) {
+  if (!links.enclosure) return h("div", {}, h("div", { class: "cards" }));
+  const text = enclosureText(links);
   return h(
     "div",
-    { class: "card", role: "group", "aria-label": `Card ${card} of ${host}` },
-    h("span", { class: "name" }, card),
-    h("div", { class: "slots" }),
+    { class: `enclosure ${links.topology}`, role: "group", "aria-label": text },
+    h("p", { class: "name" }, text),
+    h("div", { class: "cards" }),
+  );
+}
+
+function makeCard(host, { name, slots, links }) {
+  const between = slots.length > 1 ? links.between : "none";
+  return h(
+    "div",
+    { class: "card", role: "group", "aria-label": `Card ${name} of ${host}, ${cardText(links)}` },
+    h("span", { class: "name", title: cardText(links) }, name),
+    h("div", { class: `slots linked-${between}` }),
   );
 }

@@ -20,7 +20,6 @@ const ZOOMS = [1, 2, 4, 8];
 
 export class ScheduleView {
   parts = new Set(["work", "slots", "all"]);
-  moves = true;
   #page = 0;
   #zoom = 0;
   #loads = new Map();
@@ -28,6 +27,8 @@ export class ScheduleView {
   /** A mark that is pressed stays until it is released: else the click would be lost. */
   #pressed = false;
   #drawn = "";
+  /** What moves of the picture, unless its batch has ended. */
+  #live = null;
 
   constructor(pool, open, choose) {
     this.pool = pool;
@@ -38,7 +39,7 @@ export class ScheduleView {
       class: "scroll chart",
       tabindex: "0",
       role: "region",
-      "aria-label": "Schedule",
+      "aria-label": "Chart of the schedule",
       on: { pointerdown: () => (this.#pressed = true) },
     });
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#pressed = false));
@@ -93,6 +94,7 @@ export class ScheduleView {
     setText(this.title, batch ? describe(batch, this.pool) : "");
     if (!jobs.length) {
       this.#drawn = "";
+      this.#live = null;
       this.chart.replaceChildren();
       return;
     }
@@ -101,11 +103,27 @@ export class ScheduleView {
     const shown = names.slice(this.#page * ROWS, (this.#page + 1) * ROWS);
     this.#askLoads(new Set(shown));
     const loads = shown.reduce((sum, name) => sum + (this.#loads.get(name)?.length ?? 0), 0);
-    const ended = isEnded(batch) && jobs.every(isEndedJob) ? "ended" : performance.now();
+    const ended = isEnded(batch) && jobs.every(isEndedJob) ? "ended" : this.pool.answers;
     const stamp = [batch.uuid, this.#page, this.#zoom, this.chart.clientWidth, loads, jobs.length, ended].join(" ");
     if (stamp === this.#drawn || this.#pressed) return;
     this.#drawn = stamp;
     this.#draw(batch, jobs, shown);
+  }
+
+  /** Between two answers the line of the present moment moves on, and the bars of what runs grow. */
+  move() {
+    if (!this.#live) return;
+    const { axis, zero, svg, bottom, running } = this.#live;
+    const now = this.pool.now() - zero;
+    if (now > axis.end) {
+      this.#drawn = "";
+      this.update();
+      return;
+    }
+    for (const bar of running) bar.setAttribute("width", widthOf(axis, bar.begin, now));
+    svg.querySelector(".mark.now")?.remove();
+    const line = axis.mark(now, "now", "now", LABELS.now, bottom);
+    if (line) svg.append(line);
   }
 
   /** Loads come from the histories of the slots, one question each where something was loaded since. */
@@ -177,10 +195,12 @@ export class ScheduleView {
     for (const line of [
       axis.mark(batch.lower_bound_s, "bound", "lower bound", LABELS.bound, bottom),
       axis.mark(batch.planned_makespan_s, "planned", "planned end", LABELS.planned, bottom),
-      isEnded(batch) ? null : axis.mark(now, "now", "now", LABELS.now, bottom),
     ])
       if (line) svg.append(line);
+    const running = [...svg.querySelectorAll(".running")];
+    this.#live = isEnded(batch) ? null : { axis, zero, svg, bottom, running };
     this.chart.replaceChildren(svg);
+    this.move();
     if (focused) svg.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     this.#showLegend(jobs);
   }
@@ -290,12 +310,15 @@ function bar(axis, rowY, [offset, height], begin, end, properties, title) {
     y: rowY + offset,
     height,
     rx: Math.min(2, height / 2),
-    width: Math.max(axis.x(end) - x, 1).toFixed(1),
+    width: widthOf(axis, begin, end),
     ...properties,
   });
+  mark.begin = begin;
   if (title) mark.append(s("title", {}, title));
   return mark;
 }
+
+const widthOf = (axis, begin, end) => Math.max(axis.x(end) - axis.x(begin), 1).toFixed(1);
 
 function describeJob(job) {
   const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;

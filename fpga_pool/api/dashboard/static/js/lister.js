@@ -1,0 +1,26 @@
+/** Beside the page, as its worker: reads long lists, and tells the page what has changed (`changesOf` in api.js). */
+
+import { byName } from "./format.js";
+import { allOf, request } from "./request.js";
+
+/** By path of a list: its objects as JSON text, by name. */
+const lists = new Map();
+
+async function changesOf({ root, path, headers, key, whole }) {
+  const found = await allOf((next) => request(root, "GET", next, headers), path, key);
+  const before = (!whole && lists.get(path)) || new Map();
+  const now = new Map(found.map((one) => [one.name, JSON.stringify(one)]));
+  lists.set(path, now);
+  const changed = found.filter((one) => before.get(one.name) !== now.get(one.name));
+  const sameNames = before.size === now.size && changed.every((one) => before.has(one.name));
+  return { changed, names: sameNames ? null : [...now.keys()].sort(byName) };
+}
+
+addEventListener("message", async ({ data }) => {
+  const { number } = data;
+  try {
+    postMessage({ number, ...(await changesOf(data)) });
+  } catch (error) {
+    postMessage({ number, status: error.status ?? 0, message: error.message });
+  }
+});

@@ -1,0 +1,121 @@
+"""What the dashboard does to its page, on answers that are known."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from fpga_pool.model.objects.pool import SlotState
+from support.answers import FixedPool, served_answers
+from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.drawings import DRAWINGS, drawings
+
+HOSTS, RUNNING = 40, 20
+#: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
+TOLERANCE = 2
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def pool():
+    return FixedPool(HOSTS, RUNNING)
+
+
+@pytest.fixture
+def dashboard(browser, pool):
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
+        yield watched
+
+
+def test_an_update_touches_the_tiles_of_slots_that_changed_and_no_other(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("pool")
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    page.evaluate("""() => {
+        window.touched = new Set();
+        new MutationObserver((changes) => {
+            for (const { target } of changes) touched.add(target.closest?.(".slot")?.dataset.uuid ?? target.className);
+        }).observe(document.querySelector(".map"), { subtree: true, childList: true, attributes: true });
+    }""")
+    failed, drained = pool.slots[7].uuid, pool.slots[600].uuid
+    pool.change(600, state=SlotState.DRAINED)
+    pool.change(300, reconfigurations=8)  # no tile shows it
+    pool.change(7, state=SlotState.FAULTED)
+    expect(page.locator(f".slot[data-uuid='{failed}']")).to_have_attribute("data-state", "FAULTED")
+    expect(page.locator(f".slot[data-uuid='{drained}']")).to_have_attribute("data-state", "DRAINED")
+    assert set(page.evaluate("[...touched]")) == {failed, drained}
+
+
+def test_hosts_come_and_go_and_the_focus_stays(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("pool")
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    kept = page.locator(f".slot[data-uuid='{pool.slots[20].uuid}']")
+    kept.focus()
+    gone = pool.slots[:16]
+    del pool.slots[:16], pool.texts[:16]
+    expect(page.locator(".slot")).to_have_count(len(pool.slots))
+    expect(page.locator(f".slot[data-uuid='{gone[0].uuid}']")).to_have_count(0)
+    expect(kept).to_be_focused()
+    expect(page.locator(".slot[tabindex='0']")).to_have_count(1)
+
+
+def test_links_of_a_slot_lead_to_those_it_is_linked_to(dashboard, pool):
+    page = dashboard.page
+    del pool.slots[16:], pool.texts[16:]
+    for place in range(16):
+        pool.change(place, links=f"box0 line 4 {place // 4} ring 4 {place % 4}")
+    dashboard.open("pool")
+    expect(page.get_by_role("group", name="box0: 4 cards in a line")).to_be_visible()
+    expect(page.locator(".linked-ring")).to_have_count(4)
+    # Of card 1 the first slot: the next and the last of its ring, and the slots of the cards before and after it.
+    page.locator(f".slot[data-uuid='{pool.slots[4].uuid}']").click()
+    links = page.locator("#detail section").filter(has=page.get_by_role("heading", name="Links"))
+    expected = [f"node-0/card-{card}/r{region}" for card, region in [(1, 1), (1, 3)]]
+    expected += [f"node-0/card-{card}/r{region}" for card in (0, 2) for region in range(4)]
+    expect(links.get_by_role("button")).to_have_text(expected)
+    links.get_by_role("button", name="node-0/card-2/r3").click()
+    expect(page.locator("#detail h2")).to_have_text("slot node-0/card-2/r3")
+
+
+def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool):
+    page, refused = dashboard.page, []
+    page.route("**/v1/usage?project_id=all&*", lambda route: (refused.append(1), route.fulfill(status=403, json={})))
+    dashboard.open("usage")
+    expect(page.locator("tbody tr")).to_have_count(len(pool.usage()))
+    page.get_by_label("Period").select_option("last 7 days")
+    with page.expect_response("**/v1/usage?start=*"):
+        page.get_by_label("Period").select_option("last 31 days")
+    assert len(refused) == 1
+    expect(page.locator("#status")).to_have_text("Live")
+    page.locator("tbody").get_by_role("button", name="aes").first.click()
+    expect(page.locator("#detail h2")).to_have_text("usage of vision/aes")
+    expect(page.locator("#detail tbody tr").first).to_contain_text("input-0")
+    # Of another project: an admin sees that there are such jobs, and no more.
+    expect(page.locator("#detail tbody button").filter(has_text="input-")).to_have_count(0)
+    dashboard.complaints.clear()  # the console tells of the refusal
+
+
+def test_views_are_drawn_as_they_were(browser):
+    """``python -m support.drawings DIRECTORY`` stores new drawings, and pictures to be looked at."""
+    found, stored = drawings(browser), json.loads(DRAWINGS.read_text())
+    assert found.keys() == stored.keys()
+    assert [name for name in stored if not alike(found[name], stored[name])] == []
+
+
+def alike(one, other):
+    """Whether two drawings have the same words and about the same numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if type(one) is int and type(other) is int:
+        return abs(one - other) <= TOLERANCE
+    return one == other

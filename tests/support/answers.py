@@ -1,0 +1,207 @@
+"""The dashboard on answers that are known: no pool is behind them, so a page shows the same each time."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from flask import Flask, Response, abort, request
+
+from fpga_pool.api.dashboard.routes import add_dashboard
+from fpga_pool.api.server import ApiServer
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.messages.requests import GangDetail, Usage
+from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
+from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
+from fpga_pool.model.rest import show
+
+CARDS, REGIONS, REQUESTERS = 4, 4, 8
+BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
+GANG = "6d7b1f0e-0000-4000-8000-000000000002"
+FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
+#: When its batch was dispatched.
+NOW_S = 1_800_000_000.0
+
+encode = msgspec.json.encode
+
+#: Gives the JSON text of a path with its query, or None where nothing is known of it.
+Answers = Callable[[str], str | bytes | None]
+
+
+@contextlib.contextmanager
+def served_answers(answers: Answers) -> Iterator[str]:
+    """Serve the dashboard and these answers on a free port; gives the URL."""
+    app = Flask("fpga_pool.tests", static_folder=None)
+    add_dashboard(app)
+
+    def answer(path: str) -> Response:
+        query = request.query_string.decode()
+        if (found := answers(f"/v1/{path}" + (f"?{query}" if query else ""))) is None:
+            abort(404)
+        return Response(found, mimetype="application/json")
+
+    app.add_url_rule("/v1/<path:path>", view_func=answer)
+    server = ApiServer(app, port=0)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+class FixedPool:
+    """The answers of a pool with hosts of 16 slots each, in the form of the API: one batch, twice as many jobs as run.
+
+    They are the same each time, until a test lets jobs end (`turn`) or changes a slot (`change`).
+    """
+
+    def __init__(self, hosts: int, running: int) -> None:
+        self.running = running
+        names = [f"node-{h}/card-{c}/r{r}" for h in range(hosts) for c in range(CARDS) for r in range(REGIONS)]
+        self.slots = [
+            Slot(
+                name=name, host=name.split("/")[0], card=name.split("/")[1], region=name.split("/")[2], board="u250",
+                kind="small", links=f"box0 ring 4 {place // REGIONS % CARDS} full 4 {place % REGIONS}",
+                state=(SlotState.READY, SlotState.EMPTY, SlotState.READY)[place % 3],
+                function=(FUNCTIONS[place % 4], "", FUNCTIONS[place % 4])[place % 3], reconfigurations=3,
+                loaded_at=NOW_S - 100,
+            )
+            for place, name in enumerate(names)
+        ]  # fmt: skip
+        self.texts = [encode(show(slot)) for slot in self.slots]
+        self.hosts = [
+            Host(name=name, egress_bps=10e9, ingress_bps=10e9, data_address="10.0.0.1", data_port=9512, heard_at=NOW_S)
+            for name in [f"node-{h}" for h in range(hosts)] + [f"requester-{r + 1}" for r in range(REQUESTERS)]
+        ]
+        self.rounds, self.elapsed_s = 0, 1.2
+        self.jobs = [self._job(index) for index in range(2 * self.running)]
+        for place in range(self.running):
+            self._begin(place)
+        self.changed_in, self.elapsed_s = [0] * len(self.jobs), 4.0
+
+    def _job(self, index: int) -> Job:
+        start_s = 5.0 * (index // self.running)
+        slot = self.slots[self._place(index)]
+        transfer = (RateSegment(begin_s=max(0.0, start_s - 4.0), end_s=start_s + 1.0, bps=4e7),)
+        return Job(
+            uuid=f"6d7b1f0e-0000-4000-9000-{index:012}", batch_uuid=BATCH, project_id="demo", user_id="demo",
+            index=index, name=f"input-{index}", function=FUNCTIONS[index % 4],
+            requester=f"requester-{index % REQUESTERS + 1}",
+            input_bytes=10_000_000, created_at=NOW_S - 10, state=JobState.WAITING_INPUT, host=slot.host, slot=slot.name,
+            dispatched_at=NOW_S, start_s=start_s + 1.0, end_s=start_s + 6.0, transfer=transfer,
+        )  # fmt: skip
+
+    def _place(self, index: int) -> int:
+        apart = len(self.slots) // self.running
+        return apart * (index % self.running) + apart // 2 * (index // self.running)
+
+    def _begin(self, index: int) -> None:
+        job = self.jobs[index]
+        self.jobs[index] = replace(job, state=JobState.RUNNING, started_at=self.now_s())
+        self.change(self._place(index), state=SlotState.BUSY, function=job.function, job=job.uuid)
+
+    def change(self, place: int, **changes: Any) -> None:
+        """Let the slot at a place have changed."""
+        self.slots[place] = replace(self.slots[place], **changes)
+        self.texts[place] = encode(show(self.slots[place]))
+
+    def now_s(self) -> float:
+        """Return the time of the pool."""
+        return NOW_S + self.elapsed_s
+
+    def turn(self, count: int) -> None:
+        """Let so many jobs end, and as many begin in other slots."""
+        self.rounds += 1
+        for number in range(count):
+            index = (self.rounds * count + number) % self.running
+            pair = index, index + self.running
+            ending, beginning = pair if self.jobs[index].state is JobState.RUNNING else pair[::-1]
+            self.jobs[ending] = replace(self.jobs[ending], state=JobState.COMPLETED, finished_at=self.now_s())
+            self.change(self._place(ending), state=SlotState.READY, job="")
+            self._begin(beginning)
+            self.changed_in[ending] = self.changed_in[beginning] = self.rounds
+
+    def answer(self, path: str) -> bytes | None:
+        """Return the answer to a question; None if there is none."""
+        parts = urlsplit(path)
+        match parts.path.split("/")[2:]:
+            case ["slots"]:
+                return b'{"slots":[' + b",".join(self.texts) + b'],"links":[]}'
+            case ["slots", _]:
+                slot = next((slot for slot in self.slots if path.endswith(slot.uuid)), self.slots[0])
+                return encode({"slot": show(slot, detail=True)})
+            case ["hosts"]:
+                return encode({"hosts": [show(host) for host in self.hosts], "links": []})
+            case ["functions"]:
+                return encode({"functions": [{"name": name} for name in FUNCTIONS]})
+            case ["batches"]:
+                return encode({"batches": [show(self.batch())], "links": []})
+            case ["batches", _, "jobs"]:
+                after = int(parse_qs(parts.query).get("changed_after", ["-1"])[0])
+                jobs = [show(job) for job, changed in zip(self.jobs, self.changed_in, strict=True) if changed > after]
+                return encode(
+                    {
+                        "jobs": jobs,
+                        "seen": str(self.rounds),
+                        "at": datetime.fromtimestamp(self.now_s(), UTC).isoformat(),
+                    }
+                )
+            case ["usage"]:
+                return encode({"usage": [show(row) for row in self.usage()], "links": []})
+            case ["quotas"]:
+                return encode({"quota": {"project_id": "demo", "resources": []}})
+            case ["gangs"]:
+                return encode({"gangs": [show(self.gang())], "links": []})
+            case ["gangs", _]:
+                return encode({"gang": show(self.gang_detail(), detail=True)})
+            case ["jobs"]:
+                return encode({"jobs": [show(job) for job in self.jobs[:20]], "links": []})
+            case ["jobs", uuid]:
+                (job,) = (job for job in self.jobs if job.uuid == uuid)
+                return encode({"job": show(replace(job, history=created(NOW_S - 10, "PENDING")), detail=True)})
+            case [kind]:
+                return encode({kind: [], "links": []})
+        return None
+
+    def usage(self) -> list[Usage]:
+        """Return what two projects have used of each function."""
+        return [
+            Usage(
+                project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
+                slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, input_bytes=10**9 * share, result_bytes=6500,
+            )
+            for share, project in ((3, "vision"), (1, "demo"))
+            for number, name in enumerate(FUNCTIONS)
+        ]  # fmt: skip
+
+    def gang(self) -> Gang:
+        """Return its gang, which is in the foreground."""
+        return Gang(
+            uuid=GANG, project_id="demo", user_id="demo", name="solver", processes=2, runtime_s=60.0, cpu_usage=0.5,
+            work_s=60.0, created_at=NOW_S - 10, state=GangState.FOREGROUND, started_at=NOW_S,
+        )  # fmt: skip
+
+    def gang_detail(self) -> GangDetail:
+        """Return its gang with its two processes."""
+        processes = [
+            Process(
+                uuid=f"{GANG[:-1]}{index + 3}", gang_uuid=GANG, index=index, attempt=1, host="node-0",
+                processor=f"node-0/pcpu/{index}", tier=Tier.FOREGROUND, state=ProcessState.RUNNING,
+            )
+            for index in range(2)
+        ]  # fmt: skip
+        return GangDetail(
+            gang=self.gang(), pending_reason="", expected_at=None, done_s=4.0, process_list=tuple(processes),
+            migration_list=(),
+        )  # fmt: skip
+
+    def batch(self) -> Batch:
+        """Return its batch."""
+        return Batch(
+            uuid=BATCH, project_id="demo", user_id="demo", name="wide", policy="ect", created_at=NOW_S - 10,
+            jobs=len(self.jobs), state=BatchState.RUNNING, dispatched_at=NOW_S, planned_makespan_s=12.0,
+            lower_bound_s=11.0, jobs_completed=sum(job.state is JobState.COMPLETED for job in self.jobs),
+        )  # fmt: skip

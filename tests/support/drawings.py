@@ -1,0 +1,102 @@
+"""What the dashboard draws of a fixed pool, for a test to compare: python -m support.drawings DIRECTORY
+
+Pixels would differ with each machine's fonts.  Compared is what does not depend on them: the places of the marks of all
+charts, which marks there are, and their colours.  The command stores that (DRAWINGS) and puts a picture of each view in
+the directory, to be looked at.
+"""
+
+import json
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, expect
+
+from support.answers import FixedPool, served_answers
+from support.browser import running_browser, watched_page
+
+DRAWINGS = Path(__file__).parents[1] / "functional" / "dashboard_drawings.json"
+#: Of each view, what is there when it is complete, and how many of it.
+VIEWS = {
+    "pool": (".slot", 16),
+    "queue": ("tbody tr", 2),
+    "schedule": (".gantt .job", 8),
+    "egress": (".flow", 8),
+    "tiers": (".tier.foreground:not(.hue-none)", 2),
+    "usage": (".part", 8),
+}
+SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 700), 900
+LOOK_MS = 100
+
+_READ = """() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const colour = (text) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = text;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const kind = (mark) => {
+        const around = mark.closest(".job, .mark, .slot, .swatch, .part, .tier") ?? mark;
+        const state = mark.dataset.state ?? around.dataset.state ?? "";
+        return [mark.tagName.toLowerCase(), mark.getAttribute("class"), around.getAttribute("class"), state].join("|");
+    };
+    const places = [...document.querySelectorAll("main svg :is(rect, line, path)")].map((mark) => {
+        const { x, y, width, height } = mark.getBBox();
+        return [kind(mark), Math.round(x), Math.round(y), Math.round(width), Math.round(height)];
+    });
+    const colours = {};
+    const marked = "main :is(.slot, .swatch, .part, .tier, .badge, svg rect, svg line, svg path)";
+    for (const mark of document.querySelectorAll(marked)) {
+        const style = getComputedStyle(mark);
+        const isDrawn = mark instanceof SVGElement;
+        const both = isDrawn ? [style.fill, style.stroke] : [style.backgroundColor, style.borderLeftColor];
+        colours[kind(mark)] = both.map((one) => (one === "none" || one.startsWith("url") ? null : colour(one)));
+    }
+    const marks = [...document.querySelectorAll("main :is(.slot, .part, .tier)")].map((mark) => mark.ariaLabel);
+    const isTooWide = document.scrollingElement.scrollWidth > innerWidth;
+    return { places, colours, marks, isTooWide };
+}"""
+
+
+def drawings(browser: Browser, pictures: Path | None = None) -> dict[str, Any]:
+    """Return by view and width what is where, and by view and scheme in which colours; pictures go to a directory."""
+    pool, asked = FixedPool(hosts=1, running=4), Counter[str]()
+    pool.turn(1)
+
+    def answer(path: str) -> bytes | None:
+        asked[path] += 1
+        return pool.answer(path)
+
+    found: dict[str, Any] = {}
+    with served_answers(answer) as endpoint:
+        for scheme, width in product(SCHEMES, WIDTHS):
+            asked.clear()
+            with watched_page(browser, endpoint, scheme=scheme) as watched:
+                page = watched.page
+                page.set_viewport_size({"width": width, "height": HEIGHT})
+                page.clock.set_fixed_time(datetime.fromtimestamp(pool.now_s(), UTC))
+                watched.open("pool")
+                # No list is asked for again before the answer is there; the hosts are asked for least often.
+                while not (asked["/v1/slots"] > 1 and asked["/v1/hosts"] > 1 and asked["/v1/batches?limit=100"] > 1):
+                    page.wait_for_timeout(LOOK_MS)
+                for view, (part, count) in VIEWS.items():
+                    watched.open(view)
+                    expect(page.locator(part)).to_have_count(count)
+                    seen = page.evaluate(_READ)
+                    if pictures:
+                        page.screenshot(path=pictures / f"{view}-{scheme}-{width}.png", full_page=True)
+                    found[f"{view} {scheme}"] = seen["colours"]
+                    found[f"{view} {width}"] = {name: seen[name] for name in ("places", "marks", "isTooWide")}
+    return found
+
+
+if __name__ == "__main__":
+    (target,) = map(Path, sys.argv[1:])
+    target.mkdir(parents=True, exist_ok=True)
+    with running_browser() as started:
+        lines = [f'"{name}": {json.dumps(one)}' for name, one in drawings(started, target).items()]
+    DRAWINGS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
