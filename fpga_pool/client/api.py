@@ -296,14 +296,8 @@ class PoolApi:
         It gets a slot for each share, or as many as one of its `shapes` says.
         """
         uuid = uuid or str(uuid4())
-        body = {
-            "uuid": uuid,
-            "name": name,
-            "function": function,
-            "topology": str(topology),
-            "shares": to_plain(shares),
-            "shapes": to_plain(shapes),
-        }
+        body = {"uuid": uuid, "name": name, "function": function, "topology": str(topology)}
+        body |= {"shares": to_plain(shares), "shapes": to_plain(shapes)}
         return self._create(Task, "task", body, lambda: self.task(uuid).task, patience_s)
 
     def tasks(self, limit: int | None = 100, **filters: Unpack[TaskFilters]) -> list[Task]:
@@ -350,8 +344,8 @@ class PoolApi:
             if not answer.get("links"):
                 return found
             last = found[-1]
-            marker = f"{last.project_id}/{last.function}"
-            params |= {"start": date(last.begin_at), "end": date(last.end_at), "marker": marker}
+            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
+            params["marker"] = f"{last.project_id}/{last.function}"
 
     # The pool
 

@@ -171,7 +171,8 @@ class FixedPool:
         return [
             Usage(
                 project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
-                slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, input_bytes=10**9 * share, result_bytes=6500,
+                slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, vcpu_s=900.0 * share,
+                instance_slot_s=3600.0 * number, input_bytes=10**9 * share, result_bytes=6500,
             )
             for share, project in ((3, "vision"), (1, "demo"))
             for number, name in enumerate(FUNCTIONS)

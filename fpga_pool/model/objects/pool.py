@@ -207,9 +207,8 @@ class Job:
     @property
     def expected_at(self) -> Moment | None:
         """When it is planned to begin to compute, UTC seconds; None unless it has a place and has not begun."""
-        if self.state not in (JobState.WAITING_INPUT, JobState.STAGED) or self.dispatched_at is None:
-            return None
-        return self.dispatched_at + (self.start_s or 0.0)
+        begun = self.state not in (JobState.WAITING_INPUT, JobState.STAGED)
+        return None if begun or self.dispatched_at is None else self.dispatched_at + (self.start_s or 0.0)
 
 
 def is_cpu(slot_name: str) -> bool:
@@ -219,9 +218,7 @@ def is_cpu(slot_name: str) -> bool:
 
 def place_kind(slot_name: str) -> str:
     """Return what a place is: "slot" or "cpu"; "" = none."""
-    if not slot_name:
-        return ""
-    return CPU if is_cpu(slot_name) else "slot"
+    return "" if not slot_name else CPU if is_cpu(slot_name) else "slot"
 
 
 def input_due_at(job: Job) -> float:

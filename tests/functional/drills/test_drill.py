@@ -48,13 +48,20 @@ class Recorded:
 
     @property
     def finished(self) -> Counter[tuple[JobState, int]]:
-        """How many jobs ended in a state and were reported as finished so many times."""
-        return Counter((job.state, [entry.event for entry in job.history].count("JobFinished")) for job in self.jobs)
+        """How many jobs ended in a state and were finished so many times.
+
+        Not counted is an end whose result was lost with its host, and needed: the job was computed again then.
+        """
+        return Counter((job.state, happened(job, "JobFinished") - happened(job, "ResultLost")) for job in self.jobs)
 
     @property
     def held(self) -> set[str]:
         """The jobs whose results are with their agents."""
         return {job.uuid for job in self.jobs if job.state is JobState.RESULT_HELD}
+
+
+def happened(job: Job, event: str) -> int:
+    return [entry.event for entry in job.history].count(event)
 
 
 def recorded(database_url: str) -> Recorded:
