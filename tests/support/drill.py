@@ -81,6 +81,7 @@ class Clients:
         self.ledger = Ledger()
         self._pool = pool
         self._directory = directory
+        self._shared = {(project, api): pool.client(project, api) for project in PROJECTS for api in pool.endpoints}
         self._work: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in work:
             self._work.put(item)
@@ -118,7 +119,7 @@ class Clients:
 
     def _client(self, item: Item, turn: int = 0) -> Client:
         names = list(self._pool.endpoints)
-        return self._pool.client(item.project, names[(item.number + turn) % len(names)])
+        return self._shared[item.project, names[(item.number + turn) % len(names)]]
 
     def _settings(self, item: Item) -> dict[str, Any]:
         return {"output_dir": self._directory / f"item-{item.number}", "settings": PATIENT}
@@ -232,13 +233,14 @@ class Faults:
     def acts(self) -> Iterator[tuple[str, Callable[[random.Random], None]]]:
         """Draw acts without end: in each round every part is hurt in every way, in another order."""
         rng = random.Random(self.seed)
+        client = self.pool.client()
         while True:
             acts: list[tuple[str, Callable[[random.Random], None]]] = []
             for name in self.pool.names:
                 acts += [(f"kill {name}", self._killing(name)), (f"stall {name}", self._stalling(name))]
             for server in self.servers:
                 acts += [(f"{how} {server.name}", self._ending(server, how)) for how in ("stop", "kill")]
-            acts += [(f"drain {host}", self._draining(host)) for host in self.pool.hosts]
+            acts += [(f"drain {host}", self._draining(client, host)) for host in self.pool.hosts]
             rng.shuffle(acts)
             yield from acts
 
@@ -277,9 +279,8 @@ class Faults:
 
         return act
 
-    def _draining(self, host: str) -> Callable[[random.Random], None]:
+    def _draining(self, client: Client, host: str) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
-            client = self.pool.client()
             slots = _patiently(lambda: [slot for slot in client.slots() if slot.host == host])
             for slot in slots:
                 _patiently(partial(client.drain, slot.uuid, "drill"))
