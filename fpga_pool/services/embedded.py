@@ -4,7 +4,6 @@ Messages go over ``inprocess://`` and everything that must survive is in one sta
 goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
 """
 
-import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Board
-from fpga_pool.model.exceptions import LateMessage
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -113,9 +111,7 @@ class StandalonePool:
         for agent in self.agents:
             self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), self._agent_gate, agent.refusals)
             agent.start()
-            # What comes later than the agent's own is as good: the pool knows the host.
-            with contextlib.suppress(LateMessage):
-                self.agent_apis[agent.settings.host].heartbeat(agent.heartbeat())
+            agent.beat()  # whatever became of its first: the pool knows the host
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""

@@ -78,8 +78,10 @@ class Lane:
         self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, _Taken] = {}
-        #: Orders of jobs that are not known here yet, each with the task that waits for some of them.
-        self._unannounced: dict[int, asyncio.Task[None]] = {}
+        #: Orders of jobs that are not known here yet.
+        self._unannounced: set[int] = set()
+        #: What waits for these jobs, and stages their inputs.
+        self._late: set[asyncio.Task[None]] = set()
         self._unannounced_bytes = 0
         #: Results that were sent, until the client says that it has them.
         self._unconfirmed: dict[int, TransferGrant] = {}
@@ -106,7 +108,7 @@ class Lane:
             if self._open or self._unconfirmed:
                 raise
         finally:
-            tasks = {listening, answering, proving, *self._unannounced.values()}
+            tasks = {listening, answering, proving, *self._late}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -213,10 +215,12 @@ class Lane:
         await self._take(arrived for arrived in burst.orders if arrived.announcement is None)
         if late:
             waiting = self._loop.create_task(self._take_late(late))
-            self._unannounced |= {arrived.order.number: waiting for arrived in late}
+            self._late.add(waiting)
+            waiting.add_done_callback(self._late.discard)
+            self._unannounced |= {arrived.order.number for arrived in late}
             self._unannounced_bytes += sum(len(arrived.data) for arrived in late)
         while self._unannounced_bytes > _BURST_BYTES:  # nothing more of this lane is read meanwhile
-            await asyncio.wait(set(self._unannounced.values()), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(self._late, return_when=asyncio.FIRST_COMPLETED)
 
     async def _take_late(self, orders: list[_Arrived]) -> None:
         """Handle orders as their jobs become known, those that become known together at once, and the rest in time."""
@@ -238,7 +242,7 @@ class Lane:
 
     async def _take_announced(self, orders: list[_Arrived]) -> None:
         for arrived in orders:
-            del self._unannounced[arrived.order.number]
+            self._unannounced.remove(arrived.order.number)
         try:
             await self._take(orders)
         except TransferRefused as refused:

@@ -46,10 +46,8 @@ LOG = logging.getLogger(__name__)
 
 #: How often a running job is looked at: whether it is still wanted, and not late.
 WATCH_S = 0.2
-#: How often loops look that are woken when there is something to do.
-IDLE_S = 30.0
-#: How often the processes of gangs are looked at.
-LOOK_S = 0.2
+#: How often the processes of gangs are looked at; and what loops look at that are woken when there is something.
+LOOK_S, IDLE_S = 0.2, 30.0
 #: Reports read for one call.
 REPORTS = 600
 #: Events within this time are recorded, or reported, together; a call that takes longer is followed by a pause of the
@@ -137,8 +135,7 @@ class AgentService:
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
         self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
-        #: Called when this agent becomes the one that reports for its host, and when it learns that another one is:
-        #: only that agent gets commands.
+        #: Called when this agent becomes the one that reports for its host and gets commands, or another one does.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         #: When a heartbeat was accepted last, by the monotonic clock.
@@ -286,15 +283,19 @@ class AgentService:
         time.sleep(WATCH_S)
         return sum(worker.watch() for worker in self.slots.values()) > 0
 
+    def beat(self) -> None:
+        """Tell the pool now what is observed; the errors are those of `SchedulerAPI.heartbeat`."""
+        with self._heartbeat_first:
+            asked_at = self._clock()
+            reported_at = self._scheduler.heartbeat(self.heartbeat())
+            self._clock.agree(reported_at, asked_at, self._clock())
+
     def _beat(self) -> bool:
         try:
             if not self._speaks:
                 self._scheduler.claim(self.settings.host, self.agent_id)
                 self._speak(speaks=True)
-            with self._heartbeat_first:
-                asked_at = self._clock()
-                reported_at = self._scheduler.heartbeat(self.heartbeat())
-                self._clock.agree(reported_at, asked_at, self._clock())
+            self.beat()
             self._accepted_s = time.monotonic()
             self._tidy_up()  # nothing expires by an unconfirmed clock
         except (MessagingError, FpgaPoolError) as error:
@@ -334,10 +335,9 @@ class AgentService:
         return False
 
     def _tidy_up(self) -> None:
-        now_s = self._clock()
         try:
             self.jobs.expire()
-            self._journal.forget_tokens(now_s)
+            self._journal.forget_tokens(self._clock())
         except StorageFull as error:  # the host lives all the same, and says so
             LOG.warning("host %s: %s", self.settings.host, error)
 

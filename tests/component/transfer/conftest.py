@@ -40,6 +40,7 @@ class Agent:
         self.admissions = {}
         self.admit_refusal = None
         self.announcements = {}
+        self.asked = set()
         self.progress_refusal = None
         self.seen_progress = []
         self.seen_sources = []
@@ -59,6 +60,7 @@ class Agent:
         return [token_id not in self.used and not self.used.add(token_id) for token_id, _ in tokens]
 
     def announcement(self, grant):
+        self.asked.add(grant.job)
         return self.announcements.get(grant.job)
 
     def admit(self, grant):

@@ -1,6 +1,7 @@
 """Many small jobs on one connection."""
 
 import hashlib
+import threading
 import time
 from concurrent.futures import Future
 
@@ -225,6 +226,46 @@ def test_inputs_of_unknown_jobs_beyond_half_a_mebibyte_are_not_read(make_bench, 
             bench.agent.announcements[f"job-{number}"].set_result(None)
         assert lane.hear() == [(frames.Result(1, digest(b"x"), 31), b"x")]
         eventually(lambda: len(bench.agent.staged_inputs) == 31)
+
+
+def test_a_lane_waits_for_inputs_that_are_being_staged(make_bench, monkeypatch, eventually):
+    """Their jobs have become known, so that nothing but the disk is waited for."""
+    bench = make_bench(limits={"announcement_s": 600.0})
+    staging, disk = [], threading.Event()
+    stage = bench.agent.stage_small
+
+    def slowly(inputs):
+        jobs = {one.grant.job for one in inputs}
+        if jobs != {"job-1"}:
+            staging.extend(jobs)
+            assert disk.wait(WAIT_S)
+        return stage(inputs)
+
+    monkeypatch.setattr(bench.agent, "stage_small", slowly)
+    lane = Lane(bench)
+
+    def put(number, data):
+        lane.order(number, data)
+        eventually(lambda: lane.connection.pump(0.01) == [] and f"job-{number}" in bench.agent.asked)
+
+    with lane.connection:
+        bench.agent.announcements = {f"job-{number}": Future() for number in range(1, 11)}
+        put(1, DATA)
+        put(2, DATA)
+        for number in range(3, 11):  # half a mebibyte, and the lane has 2 more orders
+            lane.order(number, bytes(frames.SMALL_BYTES))
+        eventually(lambda: lane.connection.pump(0.01) == [] and len(bench.agent.asked) == 10)
+        for number in range(2, 11):
+            bench.agent.announcements[f"job-{number}"].set_result(None)
+        eventually(lambda: len(staging) == 9)
+        lane.end(1, result(b"x"))
+        bench.agent.announcements["job-1"].set_result(None)
+        assert lane.hear() == [(frames.Result(1, digest(b"x"), 1), b"x")]
+        disk.set()
+        eventually(lambda: len(bench.agent.staged_inputs) == 10)
+        lane.order(11)
+        lane.end(11, result(b"y"))
+        assert lane.hear() == [(frames.Result(1, digest(b"y"), 11), b"y")]
 
 
 def test_the_agent_may_refuse_an_order(lane):
