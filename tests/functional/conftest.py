@@ -236,8 +236,7 @@ def _last_findings(look: Callable[[], list[str]], timeout_s: float) -> list[str]
 def findings_at_rest(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
     """What is wrong in a running pool after it and its agents had time to become idle.
 
-    A result whose client has said again that it is there is let go by its agent after the next heartbeat: the
-    database alone does not show that.
+    What an agent holds of a job that is over it lets go after a heartbeat at the latest: the database does not show it.
     """
     return _last_findings(lambda: idle_findings(database_url, 0.0) + journal_findings(database_url, state_dirs), IDLE_S)
 

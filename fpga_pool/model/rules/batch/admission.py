@@ -6,14 +6,14 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
-from fpga_pool.model.messages.agents import ResultDelivered
+from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, JobState, Slot
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
-from fpga_pool.model.rules.shared.changes import change_job
+from fpga_pool.model.rules.shared.changes import change_job, send
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
@@ -113,11 +113,13 @@ def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
 def confirm_results(tx: Transaction, receipts: Collection[Receipt], now_s: float) -> None:
     """Complete the jobs of this shard whose results are with their client, as the word to their agent was lost.
 
-    The agent releases what it still holds after its next heartbeat.  A receipt of what is not held, or of another
-    result than the one that is, changes nothing.
+    The agent is told to release them; where its host is lost, it is when it comes back.  A receipt of what is not held,
+    or of another result than the one that is, changes nothing.
     """
     digests = {receipt.job: receipt.sha256 for receipt in receipts}
     for job in tx.jobs(digests):
         held = job.state is JobState.RESULT_HELD and job.result_sha256 == digests[job.uuid]
         if held and not is_intermediate(tx, job):
             change_job(tx, job, ResultDelivered(job=job.uuid, attempt=job.attempt, at=now_s), now_s)
+            if tx.host(job.host).alive:
+                send(tx, job.slot, ReleaseJob(job=job.uuid))

@@ -1,5 +1,7 @@
 """Results that their client has, said a second time because their agent did not hear it."""
 
+from dataclasses import replace
+
 import pytest
 
 from fpga_pool.model.messages.requests import Receipt
@@ -26,16 +28,26 @@ def confirm(pool, job, sha256=DIGEST):
     return pool.job(job.uuid)
 
 
-def test_a_result_that_is_held_is_released_by_its_agent_after_its_next_heartbeat(pool, held):
+def test_a_result_that_is_held_is_released_by_its_agent(pool, held):
     assert confirm(pool, held).state is JobState.COMPLETED
+    assert pool.actions() == [(held.slot, "ReleaseJob", held.uuid)]
+
+
+def test_the_agent_of_a_lost_host_releases_it_when_it_is_back(pool, held):
+    with pool.tx() as tx:
+        tx.save(replace(tx.host("h0"), alive=False))
+    assert confirm(pool, held).state is JobState.COMPLETED
+    assert pool.actions() == []
     still_held = pool.heartbeat(jobs=[(held.uuid, held.attempt, held.slot)])
-    assert pool.heard(still_held) == [(held.uuid, "held by h0, though it has ended or moved elsewhere")]
+    assert (held.uuid, "held by h0, though it has ended or moved elsewhere") in pool.heard(still_held)
     assert pool.actions() == [(held.slot, "ReleaseJob", held.uuid)]
 
 
 def test_a_receipt_that_is_repeated_changes_nothing(pool, held):
     once = confirm(pool, held)
+    pool.sent()
     assert confirm(pool, held) == once
+    assert pool.actions() == []
 
 
 def test_what_the_agent_reports_of_the_delivery_afterwards_is_void(pool, held):
