@@ -254,6 +254,15 @@ class Faults:
             print(f"{time.monotonic() - begun_s:6.1f} s: {said}", flush=True)
             act(rng)
             self.done[said] += 1
+        self._wait_until_well()
+
+    def _wait_until_well(self) -> None:
+        """Wait for a sign of life of every process, of which some were started a moment ago."""
+        since_s = time.time()
+        for api in self.pool.endpoints:
+            client = self.pool.client(api=api)
+            others = set(self.pool.names) - self.pool.endpoints.keys()
+            _until(lambda: others <= {one.name for one in client.services() if one.heard_at > since_s})  # noqa: B023
 
     def _killing(self, name: str) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:

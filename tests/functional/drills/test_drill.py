@@ -1,6 +1,6 @@
 """Batches, pipelines, tasks and gangs while every part of the pool, and what it stands on, is killed and stalled.
 
-`FPGA_POOL_DRILL` says how many jobs, shares and processes there are, `FPGA_POOL_DRILL_SEEDS` for how many seeds.
+Only if `FPGA_POOL_DRILL` says how many jobs, shares and processes there are; `FPGA_POOL_DRILL_SEEDS`: how many seeds.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from fpga_pool.store import Store
 from support.drill import PROJECTS, Clients, Faults, items
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
-OBJECTS = int(os.environ.get("FPGA_POOL_DRILL", "200"))
+OBJECTS = int(os.environ["FPGA_POOL_DRILL"])
 SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 
 SHARD_TIMEOUT_S = 4.0
@@ -85,7 +85,6 @@ def files_left(directory: Path, hosts: list[str], held: set[str]) -> list[str]:
     ]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300 + OBJECTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_lost_or_doubled(deployment, broker, database, seed, tmp_path, end_and_audit):
