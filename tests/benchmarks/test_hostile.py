@@ -21,6 +21,7 @@ from fpga_pool.experiments.embedded import start_pool
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
 from support.hostile import lane, stranger
+from support.servers.process import resident_bytes
 
 JOBS, BYTES = 40, 8_000
 ROUNDS = 5
@@ -48,11 +49,6 @@ def batch_s(client, directory):
     for data, job in zip(payloads, found.jobs, strict=True):
         assert job.result.read_text() == f"{hashlib.sha256(data).hexdigest()}\n"
     return took_s
-
-
-def resident_bytes(pid):
-    status = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(status.split("VmRSS:")[1].split()[0])
 
 
 def bad_tokens(client):

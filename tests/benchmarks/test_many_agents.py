@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.servers.process import resident_bytes
+
 #: Heartbeats before it is measured, of which each is compared in full.
 WARM_BEATS = 3
 MEASURED_S = 15.0
@@ -69,8 +71,3 @@ def idle_s():
     """Seconds that all processors together had nothing to do."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[4]) / TICKS_PER_S
-
-
-def resident_bytes(pid):
-    status = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(status.split("VmRSS:")[1].split()[0])

@@ -26,6 +26,7 @@ from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import BatchState
 from support.deployment import Deployment
 from support.servers.server import Server
+from support.waiting import wait_until
 
 PATIENCE_S = 180.0
 #: A client that is not put off by a pool that does not answer for a while.
@@ -155,7 +156,10 @@ class Clients:
         client = self._client(item, 1)
         with contextlib.suppress(InvalidTransition):  # it has ended
             _patiently(lambda: client.cancel(runner.batch_uuid))
-        _until(lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED))
+        _until(
+            lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED),
+            "the batch ends",
+        )
 
     def _pipeline(self, item: Item) -> None:
         """Run a chain: the digest of the first input, the digest of that result, and so on."""
@@ -189,7 +193,7 @@ class Clients:
         if item.number % 4 == 0:
             with contextlib.suppress(InvalidTransition):
                 _patiently(lambda: client.cancel_gang(uuid))
-        _until(lambda: client.gang(uuid).gang.state in ENDED_GANGS)
+        _until(lambda: client.gang(uuid).gang.state in ENDED_GANGS, "the gang ends")
         gang = _patiently(lambda: client.gang(uuid).gang)
         if gang.state is not GangState.COMPLETED and (item.number % 4 or gang.state is not GangState.CANCELLED):
             self._blame(item, f"{uuid}: {gang.state} {gang.reason}")
@@ -211,12 +215,8 @@ def _patiently(call: Callable[[], Any]) -> Any:
         time.sleep(0.5)
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 3 * PATIENCE_S
-    while not _patiently(condition):
-        if time.monotonic() > until_s:
-            raise TimeoutError("it does not end")
-        time.sleep(0.5)
+def _until(condition: Callable[[], bool], what: str) -> None:
+    wait_until(lambda: _patiently(condition), what, 3 * PATIENCE_S)
 
 
 @dataclass
@@ -259,10 +259,9 @@ class Faults:
     def _wait_until_well(self) -> None:
         """Wait for a sign of life of every process, of which some were started a moment ago."""
         since_s = time.time()
-        for api in self.pool.endpoints:
-            client = self.pool.client(api=api)
-            others = set(self.pool.names) - self.pool.endpoints.keys()
-            _until(lambda: others <= {one.name for one in client.services() if one.heard_at > since_s})  # noqa: B023
+        clients = [self.pool.client(api=api) for api in self.pool.endpoints]
+        others = set(self.pool.names) - self.pool.endpoints.keys()
+        _until(lambda: all(others <= _heard(client, since_s) for client in clients), "every process is back")
 
     def _killing(self, name: str) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
@@ -298,6 +297,10 @@ class Faults:
                 _patiently(partial(client.resume, slot.uuid))
 
         return act
+
+
+def _heard(client: Client, since_s: float) -> set[str]:
+    return {one.name for one in client.services() if one.heard_at > since_s}
 
 
 def _busy_for(seconds: float, busy: Callable[[], bool]) -> bool:

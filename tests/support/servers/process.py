@@ -152,3 +152,9 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process has now."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])
