@@ -90,6 +90,8 @@ class BatchProblem:
     loaded: Ints = field(default_factory=lambda: ints([]))
     #: (A,) time to load another function.
     load_s: Floats = field(default_factory=lambda: floats([]))
+    #: (A,) configuration port of each accelerator; those of one port load in turn.  Each has its own by default.
+    port: Ints = field(default_factory=lambda: ints([]))
     #: (J,) bytes of each result, which flow back to the requester when the job has ended.
     output_bytes: Ints = field(default_factory=lambda: ints([]))
     #: (R,), (H,) NIC limits the other way, for results: as those for inputs where they are not given (full duplex).
@@ -103,7 +105,7 @@ class BatchProblem:
     def __post_init__(self) -> None:
         for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
             object.__setattr__(self, name, floats(getattr(self, name)))
-        for name in (*_SIZES, "requester", "responder", "group", "local_host", "function", "loaded"):
+        for name in (*_SIZES, "requester", "responder", "group", "local_host", "function", "loaded", "port"):
             try:
                 object.__setattr__(self, name, ints(getattr(self, name)))
             except ValueError as error:
@@ -122,6 +124,11 @@ class BatchProblem:
     def accelerators(self) -> int:
         """A, the number of accelerators."""
         return int(self.seconds.shape[1])
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether loads of some accelerators have to wait for each other."""
+        return bool(self.load_s.any()) and len(np.unique(self.port)) < self.accelerators
 
     def only(self, jobs: Ints) -> "BatchProblem":
         """Return the problem of some of the jobs, (N,) their indices, in this order."""
@@ -142,6 +149,7 @@ class BatchProblem:
             "function": ints(np.zeros(jobs, np.int64)),
             "loaded": ints(np.zeros(accelerators, np.int64)),
             "load_s": floats(np.zeros(accelerators)),
+            "port": ints(np.arange(accelerators)),
             "output_bytes": ints(np.zeros(jobs, np.int64)),
             "requester_ingress_bps": self.egress_bps,
             "responder_egress_bps": self.ingress_bps,
@@ -155,7 +163,7 @@ class BatchProblem:
         expected = {
             "input_bytes": (jobs,), "requester": (jobs,), "release_s": (jobs,), "group": (jobs,), "function": (jobs,),
             "responder": (accelerators,), "ready_s": (accelerators,), "loaded": (accelerators,),
-            "load_s": (accelerators,), "local_host": (len(self.egress_bps),),
+            "load_s": (accelerators,), "port": (accelerators,), "local_host": (len(self.egress_bps),),
             "egress_bps": (len(self.egress_bps),), "ingress_bps": (len(self.ingress_bps),), "output_bytes": (jobs,),
             "requester_ingress_bps": self.egress_bps.shape, "responder_egress_bps": self.ingress_bps.shape,
         }  # fmt: skip

@@ -42,7 +42,7 @@ _PROBLEM = {
 _RESULTS = {"output_bytes": ("i", 1), "requester_ingress_bps": ("f", 1), "responder_egress_bps": ("f", 1)}
 _PROBLEM_OPTIONAL = {
     "ready_s": ("f", 1), "release_s": ("f", 1), "group": ("i", 1), "local_host": ("i", 1), "function": ("i", 1),
-    "loaded": ("i", 1), "load_s": ("f", 1), **_RESULTS,
+    "loaded": ("i", 1), "load_s": ("f", 1), "port": ("i", 1), **_RESULTS,
 }  # fmt: skip
 _PER_FUNCTION = {"function_output_bytes": ("i", 1)}
 _PLAN = {
@@ -65,7 +65,8 @@ def read_problem(path: str | Path) -> BatchProblem:
     jobs, accelerators = arrays["seconds"].shape
     lengths = {
         "ready_s": accelerators, "release_s": jobs, "group": jobs, "local_host": len(arrays["egress_bps"]),
-        "function": jobs, "loaded": accelerators, "load_s": accelerators, "output_bytes": jobs,
+        "function": jobs, "loaded": accelerators, "load_s": accelerators, "port": accelerators,
+        "output_bytes": jobs,
         "requester_ingress_bps": len(arrays["egress_bps"]), "responder_egress_bps": len(arrays["ingress_bps"]),
     }  # fmt: skip
     for name in lengths.keys() & arrays.keys():

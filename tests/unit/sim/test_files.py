@@ -21,6 +21,7 @@ OPTIONAL = {
     "function": np.array([3, 4]),
     "loaded": np.array([-1, 3]),
     "load_s": np.array([0.5, 0.5]),
+    "port": np.array([7, 7]),
 }
 PLAN = {
     "accelerator": np.array([0, 1]),

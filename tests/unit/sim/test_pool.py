@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Ljf, Sjf
+from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import AssignJob
@@ -61,8 +61,16 @@ def test_a_batch_runs_to_its_end_as_the_plan_said(make_pool, policy):
     assert {job.attempt for job in outcome.jobs} == {1}
     assert {slot.state for slot in outcome.slots} <= {SlotState.READY, SlotState.EMPTY}
     assert outcome.batch.lower_bound_s <= outcome.makespan_s
-    # Loads that take turns at a card's port, command and staging delays are not in the plan.
+    # Delays of commands, staging and slots are not in the plan.
     assert outcome.makespan_s == pytest.approx(outcome.batch.planned_makespan_s, rel=0.06)
+
+
+@pytest.mark.parametrize("policy", [Makespan(), Ect(), Sjf(), Ljf()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("lead_s", [0.0, 0.8])
+def test_without_delays_a_batch_runs_exactly_as_planned(make_pool, policy, lead_s):
+    pool = make_pool(hosts=3, cards=2, settings=PoolSettings(dispatch_lead_s=lead_s), delays=NO_DELAY)
+    outcome = pool.run_batch(mixed_batch(), policy)
+    assert outcome.makespan_s == pytest.approx(outcome.batch.planned_makespan_s, rel=1e-5)
 
 
 def test_without_delays_one_slot_does_exactly_what_was_planned(make_pool):

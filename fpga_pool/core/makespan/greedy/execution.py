@@ -16,8 +16,9 @@ _REPLAYS = 5
 def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats) -> Floats:
     """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
 
-    All jobs are in the queues of their slots from the start.  This is the array form of the rule: same decisions, one
-    pass over the jobs of each slot.
+    All jobs are in the queues of their slots from the start, and slots that are free load from `head_start_s` before
+    time 0 on.  This is the array form of the rule: same decisions, one pass over the jobs of each slot.  Loads of a
+    port take turns, in the order in which they are decided.
 
     Parameters
     ----------
@@ -34,13 +35,17 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
     from fpga_pool.core.makespan.kernels import loops
 
     start_s = np.zeros(problem.jobs)
-    by_slot = order[np.argsort(accelerator[order], kind="stable")]
-    slots, first = np.unique(accelerator[by_slot], return_index=True)
-    ends = [*first.tolist(), len(by_slot)][1:]
+    by_port = np.argsort(problem.port, kind="stable")
+    place = np.argsort(by_port)[accelerator[order]]
+    by_slot = order[np.argsort(place, kind="stable")]
+    used, jobs = np.unique(place, return_counts=True)
+    slots = by_port[used]
+    ready_s = problem.ready_s[slots]
     seconds = problem.seconds[by_slot, accelerator[by_slot]]
     loops.execute(
-        np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
-        problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
+        np.cumsum(jobs), problem.port[slots], np.where(ready_s > 0.0, ready_s, -problem.head_start_s),
+        problem.loaded[slots], problem.load_s[slots], problem.function[by_slot], np.array(arrived_s)[by_slot], seconds,
+        start_s_by_slot := np.empty(len(by_slot)),
     )  # fmt: skip
     start_s[by_slot] = start_s_by_slot
     return start_s

@@ -51,9 +51,9 @@ def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
     pieces = sorted(placing.pieces)
     columns = [np.array(column) for column in zip(*pieces, strict=True)] if pieces else [np.zeros(0)] * 4
     segments = Segments(columns[0].astype(np.int64), *columns[1:])
-    if placing.in_turn:
+    if placing.in_turn and not problem.shares_ports:
         found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
-    else:  # what is there sooner runs sooner
+    else:  # what is there sooner runs sooner, and loads of a port take turns
         found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments))
     return as_plan(problem, found, LowerBound(simple_bound_s(problem)), policy)
 

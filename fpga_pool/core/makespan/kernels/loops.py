@@ -190,37 +190,50 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(int64[::1], float64[::1], int64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64[::1])",
+    "void(int64[::1], int64[::1], float64[::1], int64[::1], float64[::1], int64[::1], float64[::1], float64[::1],"
+    " float64[::1])",
 )
-def execute(end, ready_s, loaded, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
-    """`execution.execute` compiled: slots (n,) one after the other, the jobs of each in queue order up to `end`.
+def execute(end, port, now_s, holds, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
+    """`execution.execute` compiled: slots (n,), those of one port side by side, each with its jobs in queue order.
 
-    `start_s` of each job is written.
+    The jobs of a slot reach up to `end`.  `now_s` and `holds` begin as when a slot is free and what is loaded, and
+    change; `start_s` of each job is written.
     """
-    head = 0
     started = np.zeros(len(seconds), np.bool_)
-    for slot in range(len(end)):
-        now_s, holds, first, last = ready_s[slot], loaded[slot], head, end[slot]
-        while first < last:
+    first = np.zeros(len(end), np.int64)
+    first[1:] = end[:-1]
+    begin = 0
+    while begin < len(end):
+        stop, port_free_s = begin + 1, -np.inf
+        while stop < len(end) and port[stop] == port[begin]:
+            stop += 1
+        while True:
+            slot, soonest_s = -1, np.inf
+            for s in range(begin, stop):
+                if first[s] < end[s] and now_s[s] < soonest_s:
+                    slot, soonest_s = s, now_s[s]
+            if slot < 0:
+                break
             chosen, next_s = -1, np.inf
-            for x in range(first, last):
+            for x in range(first[slot], end[slot]):
                 if started[x]:
                     continue
-                if arrived_s[x] <= now_s:
+                if arrived_s[x] <= now_s[slot]:
                     chosen = x
                     break
                 next_s = min(next_s, arrived_s[x])
-            wanted = function[chosen if chosen >= 0 else first]
-            if wanted != holds:
-                now_s += load_s[slot]
-                holds = wanted
+            wanted = function[chosen if chosen >= 0 else first[slot]]
+            if wanted != holds[slot]:
+                port_free_s = max(now_s[slot], port_free_s) + load_s[slot]
+                now_s[slot] = port_free_s
+                holds[slot] = wanted
             elif chosen < 0:
-                now_s = next_s
+                now_s[slot] = next_s
             else:
                 started[chosen] = True
-                start_s[chosen] = now_s
+                start_s[chosen] = now_s[slot]
                 # The start times are all that a plan says about order, so no two are equal on a slot.
-                now_s = max(now_s + seconds[chosen], np.nextafter(now_s, np.inf))
-                while first < last and started[first]:
-                    first += 1
-        head = last
+                now_s[slot] = max(now_s[slot] + seconds[chosen], np.nextafter(now_s[slot], np.inf))
+                while first[slot] < end[slot] and started[first[slot]]:
+                    first[slot] += 1
+        begin = stop

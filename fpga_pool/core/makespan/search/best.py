@@ -22,6 +22,7 @@ from fpga_pool.core.makespan.search.assignment import (
     place_for_network,
 )
 from fpga_pool.core.makespan.search.budget import Budget, Clock
+from fpga_pool.core.makespan.search.late_acceptance import LateAcceptance
 from fpga_pool.core.makespan.search.local_search import prepare_loops
 from fpga_pool.core.makespan.search.portfolio import LARGE_PAIRS, Portfolio, are_fast
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
@@ -196,6 +197,8 @@ class _Search:
         """Return the shortest plan."""
         self._shortest(self._own(), self._params.gap)
         best = self._shortest(self._portfolio.schedules(lambda: self._portfolio_may_be_better(self._budget)), _NOISE)
+        if not can_reverse(self._problem) and not self._within(1 + self._params.gap):
+            best = self._shortest(self._improved(best), self._params.gap)
         return as_plan(self._problem, best, self._bound, Makespan.name)
 
     def _shortest(self, schedules: Iterator[Schedule], gap: float) -> Schedule:
@@ -296,6 +299,12 @@ class _Search:
                 break
             self._budget.spend(self._problem.seconds.size)
             yield self._forwards(place(self._problem, self._order, cap * self._bound.seconds))
+
+    def _improved(self, best: Schedule) -> Iterator[Schedule]:
+        """Change jobs of a schedule one by one, in forward time."""
+        search = LateAcceptance(self._problem, self._sent, self._budget, self._rng)
+        enough_s = max(self._bound.seconds, self._completion_bound_s) * (1 + self._params.gap)
+        yield from search.run(best.accelerator, best.start_s, enough_s)
 
     def _network(self) -> Schedule:
         problem = self._problem

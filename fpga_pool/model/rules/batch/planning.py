@@ -243,6 +243,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         function=ints(functions),
         loaded=ints(view.slot_function[useful]),
         load_s=floats(view.slot_load_s[useful]),
+        port=ints(view.slot_card[useful]),
         output_bytes=ints([snap.result_bytes(job) for job in snap.jobs]),
         requester_ingress_bps=view.ingress_bps,
         responder_egress_bps=view.egress_bps,

@@ -229,6 +229,7 @@ class _Rows:
             function=ints(functions),
             loaded=ints(self._loaded),
             load_s=floats(view.slot_load_s[useful]),
+            port=ints(view.slot_card[useful]),
             output_bytes=ints([self._snap.result_bytes(job) for job in self.jobs]),
             requester_ingress_bps=view.ingress_bps,
             responder_egress_bps=view.egress_bps,

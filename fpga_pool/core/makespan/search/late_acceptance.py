@@ -1,0 +1,94 @@
+"""Local search in forward time, where jobs wait for loads, releases or other groups (Burke and Bykov, 2017).
+
+Each step changes one or two jobs, and the whole schedule is made again: transfers, loads with the ports that slots
+share, and computation.  A change is kept if the schedule is no longer than the present one, or than the one of some
+steps before (late acceptance).
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fpga_pool.core.makespan.greedy.execution import Schedule
+from fpga_pool.core.makespan.search.budget import Budget
+from fpga_pool.core.types import BatchProblem, Floats, Ints
+
+#: Makes a schedule of accelerators (J,) and an order (J,) of transfers and queues.
+Evaluate = Callable[[Ints, Ints], Schedule]
+
+#: Steps after which a schedule is compared with.
+_MEMORY = 15
+#: What the mean end of the jobs counts beside that of the last one: changes that do not shorten a schedule yet, may.
+_MEAN_WEIGHT = 0.05
+#: Work of a step, in pairs of job and accelerator: of each, and of each of its jobs.
+_PAIRS_PER_STEP, _PAIRS_PER_JOB = 60_000, 1_500
+#: Shares of the steps that change a job of the slot that ends last, move a job to where its function is, and exchange
+#: two jobs rather than move one.
+_CRITICAL, _JOINING, _EXCHANGING = 0.5, 0.5, 0.3
+#: How many jobs of a batch a step looks at before it gives up.
+_TRIES = 8
+
+
+class LateAcceptance:
+    """Improves one schedule of a problem as long as a budget lasts."""
+
+    def __init__(self, problem: BatchProblem, evaluate: Evaluate, budget: Budget, rng: np.random.Generator) -> None:
+        self._problem, self._evaluate, self._budget, self._rng = problem, evaluate, budget, rng
+        self._rows = np.arange(problem.jobs)
+        self._possible = np.isfinite(problem.seconds)
+        self._step_pairs = _PAIRS_PER_STEP + _PAIRS_PER_JOB * problem.jobs
+
+    def run(self, accelerator: Ints, turn: Floats, enough_s: float) -> Iterator[Schedule]:
+        """Yield schedules, each shorter than all before, from placement (J,) and turns (J,), lowest first, on."""
+        found, cost_s, ends_s = self._cost(accelerator, turn)
+        best_s = found.completion_s
+        yield found
+        memory = [cost_s] * _MEMORY
+        step = 0
+        while best_s > enough_s and self._budget.allows():
+            self._budget.spend(self._step_pairs)
+            changed = self._changed(accelerator, turn, ends_s)
+            if changed is None:
+                continue
+            found, new_s, new_ends_s = self._cost(*changed)
+            if new_s <= max(cost_s, memory[step % _MEMORY]):
+                (accelerator, turn), cost_s, ends_s = changed, new_s, new_ends_s
+                if found.completion_s < best_s:
+                    best_s = found.completion_s
+                    yield found
+            memory[step % _MEMORY] = cost_s
+            step += 1
+
+    def _cost(self, accelerator: Ints, turn: Floats) -> tuple[Schedule, float, Floats]:
+        order = np.lexsort((turn, self._problem.group))
+        found = self._evaluate(accelerator, order)
+        ends_s = found.start_s + self._problem.seconds[self._rows, accelerator]
+        return found, found.completion_s + _MEAN_WEIGHT * float(ends_s.mean()), ends_s
+
+    def _changed(self, accelerator: Ints, turn: Floats, ends_s: Floats) -> tuple[Ints, Floats] | None:
+        """Return placement and turns with one or two jobs elsewhere; None where none was found that may be."""
+        rng, jobs = self._rng, self._problem.jobs
+        among = self._rows
+        if rng.random() < _CRITICAL:
+            among = np.flatnonzero(accelerator == accelerator[int(ends_s.argmax())])
+        job = int(among[rng.integers(len(among))])
+        new_accelerator, new_turn = accelerator.copy(), turn.copy()
+        if rng.random() < _EXCHANGING:
+            for other in rng.integers(jobs, size=_TRIES).tolist():
+                here, there = accelerator[job], accelerator[other]
+                if here != there and self._possible[job, there] and self._possible[other, here]:
+                    new_accelerator[[job, other]] = there, here
+                    new_turn[[job, other]] = turn[[other, job]]
+                    return new_accelerator, new_turn
+            return None
+        # Beside another job: one of its function, or any.
+        near = self._rows
+        if rng.random() < _JOINING:
+            near = np.flatnonzero(self._problem.function == self._problem.function[job])
+        other = int(near[rng.integers(len(near))])
+        slots = np.flatnonzero(self._possible[job])
+        slot = accelerator[other] if self._possible[job, accelerator[other]] else slots[rng.integers(len(slots))]
+        new_accelerator[job] = slot
+        beside = np.sort(turn[turn > turn[other]])[:1] if rng.random() < 0.5 else np.sort(turn[turn < turn[other]])[-1:]
+        new_turn[job] = (turn[other] + beside[0]) / 2 if len(beside) else turn[other] + rng.choice((-1.0, 1.0))
+        return new_accelerator, new_turn
