@@ -141,8 +141,8 @@ def _seen(operation: Operation) -> Seen:
         raise InvalidInput("If-None-Match: expected with GET only")
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return None
-    # A weak one says that the representation may differ: it matches nothing.
-    return tuple(tag.partition("-")[0][:64] for tag in sorted(request.if_match)[:100])
+    # A weak one says that the representation may differ: it matches nothing, as what is no tag (None).
+    return tuple(tag.partition("-")[0][:64] for tag in sorted(filter(None, request.if_match))[:100])
 
 
 def _tag(response: Response, version: str) -> None:

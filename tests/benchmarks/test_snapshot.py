@@ -88,7 +88,7 @@ def embedded(tmp_path):
             AgentAPI(messages, Identity(Role.SCHEDULER, "me", key)),
             SchedulerAPI(messages, Identity(Role.SCHEDULER, "me", key)),
             key,
-            {Role.NOVA: [key.public_key()]},
+            {Role.API: [key.public_key()]},
             SteadyClock(),
             OnlineRule(load_policy("online", "benefit_plus"), lambda _: False),
             load_policy("gang", "measy_plus"),
@@ -100,7 +100,7 @@ def embedded(tmp_path):
         stack.callback(lambda: (listening.stop(), listening.wait()))
         service.start()
         stack.callback(service.stop)
-        yield "me", store, SchedulerAPI(messages, Identity(Role.NOVA, "test", key))
+        yield "me", store, SchedulerAPI(messages, Identity(Role.API, "test", key))
 
 
 @pytest.fixture

@@ -102,19 +102,14 @@ def keystone():
 def cloud(keystone, pool, tmp_path):
     """The Keystone of a cloud with a pool, whose API lets Keystone's middleware read the tokens."""
     from keystonemiddleware.fixture import AuthTokenFixture
-    from oslo_config import cfg
 
     from fpga_pool.api.server import ApiServer
     from fpga_pool.api.stack import make_application
     from fpga_pool.client.session import SERVICE_TYPE
-    from fpga_pool.conf.opts import register_opts
     from support.keystone import TOKEN
+    from support.personas import keystone_configuration
 
-    file = tmp_path / "api.conf"
-    file.write_text("[keystone_authtoken]\nwww_authenticate_uri = http://keystone.test\nauth_type = none\n")
-    conf = cfg.ConfigOpts()
-    register_opts(conf, policies=False)
-    conf([f"--config-file={file}"], project="fpga_pool")
+    conf = keystone_configuration(tmp_path)
     with AuthTokenFixture() as tokens:
         server = ApiServer(make_application(conf, pool, keystone=True), port=0, authenticates=True)
         keystone.catalogue[SERVICE_TYPE] = server.start()

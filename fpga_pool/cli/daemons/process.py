@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from types import FrameType
@@ -20,6 +20,9 @@ from typing import NoReturn
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_reports import opts as report_options
+from oslo_reports.guru_meditation_report import TextGuruMeditation
+from oslo_reports.models.with_default_views import ModelWithDefaultViews
 from oslo_service import opts as service_options
 from oslo_service import systemd
 
@@ -53,6 +56,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
         # oslo.messaging finds some of its options in the global configuration only.
         conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv, plans=plans)
         signals.end_within(conf.graceful_shutdown_timeout)
+        TextGuruMeditation.setup_autorun(_Version, program, conf=conf)
         with service(conf) as name:
             systemd.notify_once()
             LOG.info("%s is ready", name)
@@ -72,12 +76,34 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     register_opts(conf, policies=plans)
     service_options.register_service_opts(conf)
     log.register_options(conf)
+    report_options.set_defaults(conf)
     conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
     check_values(conf, policies=plans)
     log.setup(conf, "fpga_pool", version("fpga_pool"))
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
     return conf
+
+
+class _Version:
+    """What a report says of the program, asked as pbr's versions are."""
+
+    @staticmethod
+    def vendor_string() -> str:
+        return "OpenStack community"
+
+    @staticmethod
+    def product_string() -> str:
+        return "fpga_pool"
+
+    @staticmethod
+    def version_string_with_package() -> str:
+        return version("fpga_pool")
+
+
+def add_to_reports(title: str, values: Callable[[], Mapping[str, object]]) -> None:
+    """Add a section to the reports that SIGUSR2 asks for."""
+    TextGuruMeditation.register_section(title, lambda: ModelWithDefaultViews(dict(values())))
 
 
 def reload(conf: cfg.ConfigOpts) -> None:
@@ -91,7 +117,10 @@ def reload(conf: cfg.ConfigOpts) -> None:
 
 
 class Signals:
-    """SIGTERM and SIGINT end, the second of them at once; SIGHUP has the configuration read again."""
+    """SIGTERM and SIGINT end, the second of them at once; SIGHUP has the configuration read again.
+
+    SIGUSR2 is the report's (`run`).
+    """
 
     def __init__(self) -> None:
         self._ending = False

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from oslo_config import cfg
 
 from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import attempt, end_messages, run
+from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidInput
@@ -75,6 +75,8 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             metrics,
         )
         serve_metrics(conf, "scheduler", metrics, ends)
+        add_to_reports("Seconds Since Each Shard Was Renewed", service.ownership.lease_ages)
+        add_to_reports("Refused Calls", service.refusals.counts)
         endpoints = [SchedulerEndpoint(service)]
         gate = Gate(service.keys, SCHEDULER_METHODS)
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals)

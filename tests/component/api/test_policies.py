@@ -1,30 +1,16 @@
 """Every operation with every persona, by tokens that Keystone's own middleware reads, and with other projects' ids."""
 
 import pytest
-from keystoneauth1 import fixture as tokens
-from keystonemiddleware.fixture import AuthTokenFixture
-from oslo_config import cfg
 from playwright.sync_api import expect
 from werkzeug.test import Client
 
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
-from fpga_pool.conf.opts import register_opts
 from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.personas import PERSONAS, keystone_configuration, known_tokens
 from support.waiting import wait_until
 
-#: Roles of a token, with those that they imply in Keystone; "system" = of system scope.
-PERSONAS = {
-    "reader": ["reader"],
-    "member": ["reader", "member"],
-    "manager": ["reader", "member", "manager"],
-    "admin": ["reader", "member", "manager", "admin"],
-    "service": ["service"],
-    "none": [],
-    "system reader": ["reader"],
-    "system admin": ["reader", "member", "manager", "admin"],
-}
 #: Kinds of work.
 NOUNS = ("batch", "gang", "pipeline", "task")
 #: Who may request what, by the operation's name; written out, so that a change of the table is noticed here.
@@ -69,38 +55,15 @@ BODIES = {
 }
 
 
-def token(roles, project="a" * 32, *, system=False):
-    """What Keystone says of a token; project ids are as Keystone makes them."""
-    found = tokens.V3Token(user_id="u" * 32)
-    if system:
-        found.set_system_scope()
-    else:
-        found.set_project_scope(id=project)
-    for role in roles:
-        found.add_role(name=role)
-    return found
-
-
 @pytest.fixture
 def configuration(tmp_path):
-    path = tmp_path / "fpga_pool.conf"
-    path.write_text("[keystone_authtoken]\nwww_authenticate_uri = http://keystone.test\nauth_type = none\n")
-    conf = cfg.ConfigOpts()
-    register_opts(conf, policies=False)
-    conf([f"--config-file={path}"], project="fpga_pool")
-    conf.set_override("backends", [], "healthcheck") if "healthcheck" in conf else None
-    return conf
+    return keystone_configuration(tmp_path)
 
 
 @pytest.fixture
 def keystone():
-    fixture = AuthTokenFixture()
-    fixture.setUp()
-    for name, roles in PERSONAS.items():
-        fixture.add_token(token(roles, system=name.startswith("system")), token_id=name)
-    fixture.add_token(token(PERSONAS["admin"], "b" * 32), token_id="other")
-    yield fixture
-    fixture.cleanUp()
+    with known_tokens():
+        yield
 
 
 @pytest.fixture
@@ -177,7 +140,7 @@ def api_with_rule(pool, keystone, configuration, tmp_path):
 
     def make(rule):
         (tmp_path / "policy.yaml").write_text(f"{rule}\n")
-        with (tmp_path / "fpga_pool.conf").open("a") as file:
+        with (tmp_path / "api.conf").open("a") as file:
             file.write(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
         configuration.reload_config_files()
         return Client(make_application(configuration, pool, keystone=True))

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 from fpga_pool.cli.daemons import standalone
 from fpga_pool.cli.daemons.process import FAILED, WRONG_USAGE
+from support.waiting import wait_until
 
 WAIT_S = 60.0
 
@@ -101,6 +103,27 @@ def test_a_second_signal_ends_at_once(launch, config, tmp_path):
     process.send(signal.SIGTERM)
     assert process.end()[0] == 1
     assert "stopped immediately: a second SIGTERM" in (tmp_path / "log").read_text()
+
+
+def test_a_signal_asks_for_a_report_without_secrets(launch, config, tmp_path):
+    config.write_text(
+        f"{config.read_text()}transport_url = rabbit://fpga_pool:hidden@localhost\n"
+        f"[oslo_reports]\nlog_dir = {tmp_path}\n"
+    )
+    process = launch("at-once", "at-once")
+    assert process.line() == "ready"
+    process.send(signal.SIGUSR2)
+    wait_until(lambda: "Configuration" in "".join(map(Path.read_text, reports(tmp_path))), "the report is written")
+    report = reports(tmp_path)[0].read_text()
+    assert [title in report for title in ("Package", "Threads", "Processes")] == [True] * 3
+    assert "graceful_shutdown_timeout = 1" in report
+    assert "hidden" not in report
+    process.send(signal.SIGTERM)
+    assert process.end()[0] == 0
+
+
+def reports(directory):
+    return list(directory.glob("fpga-pool-test_gurumeditation_*"))
 
 
 def test_may_be_ended_while_it_starts(launch):
