@@ -59,6 +59,19 @@ def test_a_job_is_loaded_computed_and_its_result_held(bench, until):
     until(lambda: bench.files() == [])
 
 
+def test_no_byte_of_a_small_input_stays_in_the_place_of_its_slot(bench, until, tmp_path):
+    def compute(job, data):
+        assert bench.execute(bench.commands.assign(job, input_bytes=len(data))) == ["accepted"]
+        bench.jobs.staged_small([(job, data)])
+        until(lambda: held(bench, job))
+        assert hashlib.sha256(data).hexdigest().encode() in bench.jobs.end_of(job).result(0).data
+
+    compute("j", b"a tenant's")
+    (place,) = tmp_path.rglob("*.in")
+    until(lambda: place.read_bytes() == bytes(10))
+    compute("k", b"less")
+
+
 def test_a_function_is_loaded_ahead_while_the_input_is_on_its_way(bench, until):
     bench.execute(bench.commands.assign("j"))
     until(lambda: bench.slot_states() == ["LOADING", "READY"])
