@@ -55,6 +55,7 @@ LONG = (
     "functional/outages/test_network.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
+    "functional/tc/test_tap_rates.py",
     "functional/test_testbed.py",
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
@@ -64,6 +65,7 @@ QUIET = (
     "functional/compute/test_tier_shares.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
+    "functional/tc/test_tap_rates.py",
     "functional/test_replanning.py",
     "functional/test_shaping.py",
     "functional/test_testbed.py",

@@ -11,13 +11,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 import pytest
 from pyroute2 import netns
 
 from fpga_pool.drivers import privileged
 from fpga_pool.drivers.egress.base import Flow
+from fpga_pool.drivers.egress.tc import netlink
+from fpga_pool.drivers.egress.tc.router import TcEgress
+from fpga_pool.drivers.guests.simulated import SimulatedGuests
+from fpga_pool.model.messages.agents import ShapeFlow
+from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.shaper import FlowShaper
 
 #: Addresses of the host's and of the neighbour's end of the veth.
 HOST, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
@@ -169,14 +179,15 @@ def net(tc_tools, own_capabilities) -> Iterator[Net]:
 def make_flow() -> Callable[[int], Flow]:
     """Make flows that nobody uses, told apart by a number below 50000."""
 
-    def make(number: int) -> Flow:
-        return Flow(
-            key=f"idle-{number}",
-            source_address=HOST,
-            source_port=10_000 + number,
-            destination_address="192.0.2.1",
-            destination_port=7000,
-        )
+    def make(number: int, **other: str) -> Flow:
+        usual = {
+            "key": f"idle-{number}",
+            "source_address": HOST,
+            "source_port": 10_000 + number,
+            "destination_address": "192.0.2.1",
+            "destination_port": 7000,
+        }
+        return Flow(**usual | other)
 
     return make
 
@@ -216,3 +227,91 @@ def measure():
         return [8 * (end - begin) / took_s for begin, end in zip(before, after, strict=True)], canary.worst_s
 
     return goodputs_bps
+
+
+#: A server as Nova and libvirt describe it.
+DOMAIN = """<domain><name>instance-1</name><uuid>{uuid}</uuid><metadata>
+  <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1"><n:owner><n:project uuid="p1">demo</n:project>
+  </n:owner><n:ports>
+  <n:port uuid="{port}"><n:ip type="fixed" address="{address}" ipVersion="4"/></n:port></n:ports></n:instance>
+  </metadata><devices><interface type="bridge"><target dev="{tap}"/>{limits}</interface></devices></domain>"""
+
+
+class TappedAgent:
+    """What of an agent knows the servers of its host and holds their flows; its threads live in the host's namespace.
+
+    The neighbour is a guest, the host's end of the veth its tap.
+    """
+
+    port = "a1b2c3d4-e5f6-4711-8f00-000000000001"
+    tap = f"tap{port[:11]}"
+
+    def __init__(self, net: Net, directory: Path) -> None:
+        self.net = net
+        self.server = str(uuid4())
+        self._guests = directory / "guests"
+        self._guests.mkdir(exist_ok=True)
+        self._directory = directory
+        net.host.shell(f"ip link set {net.device} name {self.tap}")
+
+    def describe(self, limits: str = "") -> None:
+        """Have the hypervisor say that the server runs."""
+        text = DOMAIN.format(uuid=self.server, port=self.port, address=NEIGHBOUR, tap=self.tap, limits=limits)
+        (self._guests / f"{self.server}.xml").write_text(text)
+
+    def end_server(self) -> None:
+        """Have the server end."""
+        (self._guests / f"{self.server}.xml").unlink()
+        self.taps.wake()
+
+    def start(self) -> None:
+        self.journal = Journal(self._directory / "journal.sqlite")
+        self.egress = TcEgress({})
+        self.shaper = FlowShaper(self.egress, self.journal, time.time)
+        self.taps = Taps(SimulatedGuests(self._guests).running, self.egress, 1e9)
+        self.net.host.run(self.shaper.start)
+        self.net.host.run(self.taps.start)
+
+    def stop(self) -> None:
+        self.net.host.run(self.taps.stop)
+        self.net.host.run(self.shaper.stop)
+        self.journal.close()
+
+    def hold(self, stream: Stream, bps: float, job: str = "job") -> None:
+        """Have a stream of the server held to a plan of one rate, made now."""
+        flow = stream.flow("")
+        action = ShapeFlow(
+            job=job,
+            attempt=1,
+            source_address=flow.source_address,
+            source_port=flow.source_port,
+            destination_address=flow.destination_address,
+            destination_port=flow.destination_port,
+            dispatched_at=time.time(),
+            transfer=(RateSegment(0.0, 600.0, bps),),
+            server=self.server,
+        )
+        self.shaper.take(action)
+
+    def ifb(self) -> str:
+        """Return the device through which the guest's packets pass; "" where there is none."""
+        names = self.net.host.shell("ip -o link | cut -d: -f2").split()
+        return next((name for name in names if name.startswith("fpi")), "")
+
+    def rates(self) -> list[int]:
+        """Return the rates of all flows that are held, in bytes per second on the wire."""
+
+        def ask() -> list[int]:
+            names = [name for _, name in socket.if_nameindex() if name.startswith("fpi")]
+            return sorted(rate for name in names for rate in netlink.class_rates(netlink.link(name).index).values())
+
+        return self.net.host.run(ask)
+
+
+@pytest.fixture
+def tapped(net, tmp_path) -> Iterator[TappedAgent]:
+    agent = TappedAgent(net, tmp_path)
+    agent.describe()
+    agent.start()
+    yield agent
+    agent.stop()
