@@ -77,12 +77,12 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         count_unreadable(service.refusals)
         service.on_speaking = commands.listen
         ends.callback(end_messages, [commands.stop, messages.cleanup])
+        guests = instances(conf, service, scheduler, egress)
         ends.callback(attempt, [service.stop])
         service.start()
         if tiered is not None:
             ends.callback(attempt, [tiered.stop])
             tiered.start()
-        guests = instances(conf, service, scheduler, egress)
         if guests is not None:
             ends.callback(attempt, [guests.stop])
             guests.start()

@@ -370,4 +370,5 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     egress_driver: Text = ""
     #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
     node: Text = ""
-    servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] = ()
+    #: None: not known yet, as before the hypervisor has answered.
+    servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()

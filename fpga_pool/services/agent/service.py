@@ -145,7 +145,7 @@ class AgentService:
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         #: Asked which virtual machines of this host may be requesters.
-        self.servers: Callable[[], tuple[messages.ObservedServer, ...]] = tuple
+        self.servers: Callable[[], tuple[messages.ObservedServer, ...] | None] = tuple
         #: When a heartbeat was accepted last, by the monotonic clock.
         self._accepted_s = time.monotonic()
         self.jobs.on_report = self._reporting.wake

@@ -28,6 +28,7 @@ from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.services.agent.instances.taps import Taps
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
+from support.nova_domain import domain
 
 #: Addresses of the host's and of the neighbour's end of the veth.
 HOST, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
@@ -229,14 +230,6 @@ def measure():
     return goodputs_bps
 
 
-#: A server as Nova and libvirt describe it.
-DOMAIN = """<domain><name>instance-1</name><uuid>{uuid}</uuid><metadata>
-  <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1"><n:owner><n:project uuid="p1">demo</n:project>
-  </n:owner><n:ports>
-  <n:port uuid="{port}"><n:ip type="fixed" address="{address}" ipVersion="4"/></n:port></n:ports></n:instance>
-  </metadata><devices><interface type="bridge"><target dev="{tap}"/>{limits}</interface></devices></domain>"""
-
-
 class TappedAgent:
     """What of an agent knows the servers of its host and holds their flows; its threads live in the host's namespace.
 
@@ -256,7 +249,7 @@ class TappedAgent:
 
     def describe(self, limits: str = "") -> None:
         """Have the hypervisor say that the server runs."""
-        text = DOMAIN.format(uuid=self.server, port=self.port, address=NEIGHBOUR, tap=self.tap, limits=limits)
+        text = domain(server=self.server, port=self.port, address=NEIGHBOUR, limits=limits)
         (self._guests / f"{self.server}.xml").write_text(text)
 
     def end_server(self) -> None:

@@ -40,8 +40,8 @@ def held(agent, stream, bps=20e6):
 
 
 def test_a_server_is_reported_and_its_flow_held_at_its_tap(net, tapped):
-    wait_until(lambda: tapped.taps.observed() != (), "the server is found")
-    assert tapped.taps.observed() == (ObservedServer(uuid=tapped.server, project_id="p1", egress_bps=1e9, held=True),)
+    wait_until(tapped.taps.observed, "the server is found")
+    assert tapped.taps.observed() == (ObservedServer(uuid=tapped.server, project_id="demo", egress_bps=1e9, held=True),)
     held(tapped, net.stream(from_neighbour=True))
     assert tapped.ifb() != ""
 
@@ -51,7 +51,7 @@ def test_a_limit_of_libvirt_is_the_egress_of_the_server(net, tmp_path):
     # 2500 kB/s are 20 Mbit/s.
     agent.describe("<bandwidth><outbound average='2500'/></bandwidth>")
     agent.start()
-    wait_until(lambda: agent.taps.observed() != (), "the server is found")
+    wait_until(agent.taps.observed, "the server is found")
     (found,) = agent.taps.observed()
     agent.stop()
     assert found.egress_bps == 20e6
@@ -85,7 +85,7 @@ def test_the_ingress_queue_of_someone_else_is_left_alone_and_the_server_reported
     before = state()
     agent.describe()
     agent.start()
-    wait_until(lambda: agent.taps.observed() != (), "the server is found")
+    wait_until(agent.taps.observed, "the server is found")
     (found,) = agent.taps.observed()
     assert not found.held
     assert f"device {agent.tap}: its ingress queue is ingress ffff:, configured by another program" in caplog.text

@@ -27,10 +27,10 @@ class Taps:
         self._egress_bps = egress_bps
         self._looking = Loop("taps", self._look, LOOK_S)
         self.start, self.stop, self.wake = self._looking.start, self._looking.stop, self._looking.wake
-        self._observed: tuple[ObservedServer, ...] = ()
+        self._observed: tuple[ObservedServer, ...] | None = None
 
-    def observed(self) -> tuple[ObservedServer, ...]:
-        """Return the servers as they were last seen."""
+    def observed(self) -> tuple[ObservedServer, ...] | None:
+        """Return the servers as they were last seen; None before the first look."""
         return self._observed
 
     def _look(self) -> bool:

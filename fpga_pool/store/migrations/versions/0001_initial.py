@@ -26,6 +26,7 @@ def upgrade() -> None:
     _create_schedulers()
     _create_enrolments()
     _create_hosts()
+    _create_servers()
     _create_slots()
     _create_leases()
     _create_batches()
@@ -103,6 +104,22 @@ def _create_hosts() -> None:
         **TABLE_OPTIONS,
     )
     op.create_index("ix_hosts_changed", "hosts", ["shard", "changed_in"])
+
+
+def _create_servers() -> None:
+    op.create_table(
+        "servers",
+        sa.Column("name", NAME, primary_key=True),
+        sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
+        *_columns(UUID, "uuid"),
+        *_columns(WORD, "project_id"),
+        *_columns(FLAG, "held"),
+        *_columns(INTEGER, "generation"),
+        *_columns(NUMBER, "egress_bps", nullable=True),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_servers_host", "servers", ["host"])
+    op.create_index("ix_servers_uuid", "servers", ["uuid"])
 
 
 def _create_slots() -> None:
