@@ -48,6 +48,7 @@ LONG = (
     "functional/cloud/test_many_boots.py",
     "functional/cloud/test_stock.py",
     "functional/compute/test_live_gangs.py",
+    "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
     "functional/compute/test_tiers.py",
     "functional/outages/test_clock.py",
@@ -61,6 +62,7 @@ LONG = (
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
     "functional/compute/test_live_gangs.py",
+    "functional/compute/test_sending_guest.py",
     "functional/compute/test_tiers.py",
     "functional/compute/test_tier_shares.py",
     "functional/tc/test_changed_plan.py",

@@ -6,13 +6,11 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 from uuid import uuid4
 
 import pytest
@@ -29,6 +27,7 @@ from fpga_pool.services.agent.instances.taps import Taps
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 from support.nova_domain import domain
+from support.streams import Stream, goodputs_bps
 
 #: Addresses of the host's and of the neighbour's end of the veth.
 HOST, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
@@ -57,56 +56,6 @@ class Namespace:
     def delete(self) -> None:
         self._thread.shutdown()
         subprocess.run(["ip", "netns", "del", self.name], check=True)
-
-
-@dataclass
-class Stream:
-    """A TCP stream at full speed, and a receiver that counts."""
-
-    near: socket.socket
-    far: socket.socket
-    received_bytes: int = 0
-    threads: list[threading.Thread] = field(default_factory=list)
-
-    def start(self) -> "Stream":
-        for work in (self._send, self._receive):
-            thread = threading.Thread(target=work)
-            thread.start()
-            self.threads.append(thread)
-        return self
-
-    def stop(self) -> None:
-        # Whatever still waits for its turn in a queue shall not be waited for.
-        for end in (self.near, self.far):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join(30)
-            assert not thread.is_alive()
-        self.near.close()
-        self.far.close()
-
-    def flow(self, key: str) -> Flow:
-        source, destination = self.near.getsockname(), self.near.getpeername()
-        return Flow(
-            key=key,
-            source_address=source[0],
-            source_port=source[1],
-            destination_address=destination[0],
-            destination_port=destination[1],
-        )
-
-    def _send(self) -> None:
-        block = bytes(1 << 18)
-        with contextlib.suppress(OSError):
-            while True:
-                self.near.sendall(block)
-
-    def _receive(self) -> None:
-        buffer = bytearray(1 << 18)
-        with contextlib.suppress(OSError):
-            while count := self.far.recv_into(buffer):
-                self.received_bytes += count
 
 
 @dataclass
@@ -193,40 +142,9 @@ def make_flow() -> Callable[[int], Flow]:
     return make
 
 
-class Canary:
-    """Notes how late a thread that sleeps 5 ms wakes up: a host that is busy elsewhere sends late too."""
-
-    def __init__(self) -> None:
-        self.worst_s = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._stop.set()
-        self._thread.join(30)
-
-    def _watch(self) -> None:
-        while not self._stop.is_set():
-            began_s = time.monotonic()
-            time.sleep(0.005)
-            self.worst_s = max(self.worst_s, time.monotonic() - began_s - 0.005)
-
-
 @pytest.fixture
 def measure():
     """Goodput of running streams, in bit/s, as their receivers count it: `measure(streams, window_s)`."""
-
-    def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], float]:
-        with Canary() as canary:
-            before, began_s = [stream.received_bytes for stream in streams], time.monotonic()
-            time.sleep(window_s)
-            after, took_s = [stream.received_bytes for stream in streams], time.monotonic() - began_s
-        return [8 * (end - begin) / took_s for begin, end in zip(before, after, strict=True)], canary.worst_s
-
     return goodputs_bps
 
 

@@ -64,11 +64,9 @@ def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settin
     if not 0 <= job.input_bytes <= settings.max_input_bytes:
         raise InvalidInput(f"{where}.input_bytes: {job.input_bytes} is not between 0 and {settings.max_input_bytes}")
     if job.requester not in requesters:
-        what = "server of this project" if server_of(job.requester) else "host"
-        raise UnknownRequester(
-            f"{where}.requester: no {what} {job.requester!r} in the pool; known: {some(requesters)}; expected "
-            "a host, or server:UUID of a server that runs"
-        )
+        if uuid := server_of(job.requester):
+            raise UnknownRequester(f"{where}.requester: no server {uuid} of this project runs on a host of the pool")
+        raise UnknownRequester(f"{where}.requester: no host {job.requester!r} in the pool; known: {some(requesters)}")
 
 
 def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:

@@ -75,7 +75,7 @@ def test_servers_are_those_of_the_last_heartbeat_of_their_host(pool, runs):
 def test_a_server_of_another_project_is_as_unknown_as_one_that_does_not_run(pool, runs, submit):
     runs("h1", (ONE, "q", 2e6, True))
     for uuid in (ONE, TWO):
-        with pytest.raises(UnknownRequester, match=f"no server of this project 'server:{uuid}' in the pool"):
+        with pytest.raises(UnknownRequester, match=f"requester: no server {uuid} of this project runs on a host"):
             submit(f"server:{uuid}")
     submit(f"server:{ONE}", project="q")
 
