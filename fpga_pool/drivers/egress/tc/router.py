@@ -27,8 +27,8 @@ class TcEgress(EgressDriver):
             raise InvalidInput(f"network of a device: {error}") from error
         self._networks = sorted(networks.items(), key=lambda item: item[0].prefixlen, reverse=True)
         self._driver_of: dict[str, EgressDriver] = {}
-        #: Device of each address of each virtual machine, and the drivers of those that have had flows.
-        self._taps: dict[tuple[str, str], str] = {}
+        #: Device of each address of each virtual machine, None before they are known; the drivers of those with flows.
+        self._taps: dict[tuple[str, str], str] | None = None
         self._at_taps: dict[str, EgressDriver] = {}
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -117,9 +117,11 @@ class TcEgress(EgressDriver):
         raise InvalidInput(f"flow {flow.key}: no device is configured for source {flow.source_address}")
 
     def _at_tap(self, server: str, address: str) -> EgressDriver:
+        if self._taps is None:
+            raise NotFound("the taps of this host are not known yet")
         device = self._taps.get((server, address))
         if device is None:
-            raise NotFound(f"server {server}: no tap of it on this host has address {address}")
+            raise InvalidInput(f"server {server}: no tap of it on this host has address {address}")
         return self._at_taps.setdefault(device, TcDriver(device, "ingress"))
 
 
