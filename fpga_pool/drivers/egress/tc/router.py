@@ -81,8 +81,9 @@ class TcEgress(EgressDriver):
             self._taps = dict(taps)
             devices = frozenset(taps.values())
             for device in self._at_taps.keys() - devices:
-                ended = self._at_taps.pop(device)
+                ended = self._at_taps[device]
                 ended.reset()
+                del self._at_taps[device]
                 self._driver_of = {key: driver for key, driver in self._driver_of.items() if driver is not ended}
             refused = self._refused
             self._refused = {device: why for device in devices if (why := _refusal(device))}
