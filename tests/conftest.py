@@ -48,6 +48,7 @@ LONG = (
     "functional/cloud/test_many_boots.py",
     "functional/cloud/test_stock.py",
     "functional/compute/test_live_gangs.py",
+    "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
     "functional/compute/test_tiers.py",
     "functional/outages/test_clock.py",
@@ -55,15 +56,18 @@ LONG = (
     "functional/outages/test_network.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
+    "functional/tc/test_tap_rates.py",
     "functional/test_testbed.py",
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
     "functional/compute/test_live_gangs.py",
+    "functional/compute/test_sending_guest.py",
     "functional/compute/test_tiers.py",
     "functional/compute/test_tier_shares.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
+    "functional/tc/test_tap_rates.py",
     "functional/test_replanning.py",
     "functional/test_shaping.py",
     "functional/test_testbed.py",

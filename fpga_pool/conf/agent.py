@@ -136,7 +136,10 @@ OPTS = [
         default=NO_EGRESS,
         choices=[
             (NO_EGRESS, "no enforcement: senders pace themselves, as the client library does"),
-            ("tc", "the kernel's traffic control, see [driver_tc]; it also limits third-party senders"),
+            (
+                "tc",
+                "the kernel's traffic control, see [driver_tc]; it also limits third-party senders and servers of Nova",
+            ),
         ],
         help="Driver that limits the flows leaving this host to their planned rates.",
     ),

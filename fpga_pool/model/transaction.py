@@ -15,6 +15,7 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
+from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 
 _NAMESPACE = uuid.UUID("0d8a1f6e-53b0-5c86-9f3c-2a77f1f3b0c4")
@@ -39,7 +40,7 @@ def memory_uuid(shard: str, family: str, policy: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
 
 
-Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
+Stored = Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
 
 
 class Transaction(Protocol):
@@ -82,6 +83,14 @@ class Transaction(Protocol):
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
+        ...
+
+    def servers(self, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
+        """Return the servers of one host, or with these uuids, of whatever shard, by name."""
+        ...
+
+    def remove_servers(self, names: Collection[str]) -> None:
+        """Forget servers, by name."""
         ...
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:

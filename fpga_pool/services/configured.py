@@ -29,6 +29,7 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
 from fpga_pool.services.agent.instances.supervisor import Parts
+from fpga_pool.services.agent.instances.taps import Taps
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
@@ -136,7 +137,9 @@ def _driver(group: str, option: str, name: str) -> Any:
         raise InvalidInput(f"{option} = {name}: {error}; install the requirements of this driver") from error
 
 
-def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI) -> Instances | None:
+def instances(
+    conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI, egress: EgressDriver | None
+) -> Instances | None:
     """Return the supervisor of the virtual machines of this host, or None."""
     guests = guest_driver(conf)
     if guests is None:
@@ -153,7 +156,9 @@ def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI
         limits=ChannelLimits(max_input_bytes=group.guest_max_input_mib << 20, run_s=group.guest_run_timeout_s),
         prepare_s=group.start_timeout_s,
     )
-    return Instances(parts, Path(group.hook_socket))
+    taps = Taps(guests.running, egress, agent.settings.egress_bps)
+    agent.servers = taps.observed
+    return Instances(parts, Path(group.hook_socket), taps)
 
 
 def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
@@ -190,9 +195,4 @@ def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:
 
     helped = "this process" if use_own_capabilities() else "the helper of [privsep_tc]"
     LOG.info("egress rates of this host are enforced by tc, configured by %s", helped)
-    return TcEgress(
-        {
-            network: TcDriver(device.name, "ingress" if device.from_guest else "egress")
-            for network, device in shaped_devices(conf).items()
-        }
-    )
+    return TcEgress({network: TcDriver(device) for network, device in shaped_devices(conf).items()})

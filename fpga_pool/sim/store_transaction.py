@@ -24,6 +24,7 @@ from fpga_pool.model.objects.pool import (
     Slot,
     input_due_at,
 )
+from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PolicyMemory, Stored
 
@@ -36,7 +37,7 @@ OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
 
 def key_of(thing: Stored) -> str:
     """Return the name that an object is stored under."""
-    return thing.name if isinstance(thing, Host | Slot | Processor) else thing.uuid
+    return thing.name if isinstance(thing, Host | Server | Slot | Processor) else thing.uuid
 
 
 class MemoryTransaction:
@@ -71,6 +72,14 @@ class MemoryTransaction:
 
     def hosts(self) -> Sequence[Host]:
         return sorted(self._all(Host), key=lambda host: host.name)
+
+    def servers(self, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
+        found = [one for one in self._all(Server) if host in (None, one.host) and (uuids is None or one.uuid in uuids)]
+        return sorted(found, key=attrgetter("name"))
+
+    def remove_servers(self, names: Collection[str]) -> None:
+        for name in names:
+            self._store.remove(Server, name)
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         found = [slot for slot in self._ours(Slot) if host in (None, slot.host)]

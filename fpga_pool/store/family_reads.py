@@ -1,6 +1,6 @@
 """Queries on gangs, tasks and runs, which are part of `store.reads`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Result, Select, bindparam, select
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Job, Run
+from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.statements import all_of
 from fpga_pool.store.tables.mapping import table
@@ -16,7 +17,7 @@ from fpga_pool.store.tables.mapping import table
 ValueT = TypeVar("ValueT")
 
 _GANGS, _PROCESSES, _PROCESSORS, _MIGRATIONS = map(table, (Gang, Process, Processor, Migration))
-_RUNS, _JOBS = table(Run), table(Job)
+_RUNS, _JOBS, _SERVERS = table(Run), table(Job), table(Server)
 _OPEN_STATES: Mapping[type, frozenset[str]] = {
     Gang: frozenset(GangState) - ENDED_GANGS,
     Task: frozenset(TaskState) - ENDED_TASKS,
@@ -102,6 +103,22 @@ class GangReads:
         """Return the migrations of a gang, oldest first."""
         mine = all_of(Migration).where(_MIGRATIONS.c.gang_uuid == gang_uuid)
         return self._all(Migration, mine.order_by(_MIGRATIONS.c.attempt))
+
+
+@cache
+def _servers(*, of_host: bool) -> Select[Any]:
+    where = _SERVERS.c.host == bindparam("host") if of_host else _SERVERS.c.uuid.in_(bindparam("uuids", expanding=True))
+    return all_of(Server).where(where).order_by(_SERVERS.c.name)
+
+
+class ServerReads:
+    """Servers; part of `Reads`."""
+
+    def servers(self: _Asks, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
+        """Return the servers of one host, or with these uuids, of whatever shard, by name."""
+        if host is not None:
+            return self._all(Server, _servers(of_host=True), {"host": host})
+        return self._all(Server, _servers(of_host=False), {"uuids": sorted(uuids or ())})
 
 
 class TaskReads:

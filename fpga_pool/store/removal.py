@@ -8,7 +8,7 @@ from fpga_pool.model.exceptions import Conflict
 from fpga_pool.store.engine import translated
 from fpga_pool.store.quotas import keep_usage_of_leases
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables.families import ProcessorRow, ProcessRow
+from fpga_pool.store.tables.families import ProcessorRow, ProcessRow, ServerRow
 from fpga_pool.store.tables.models import CommandRow, HostRow, LeaseRow, SlotRow
 
 
@@ -35,4 +35,5 @@ def remove_host(store: Store, shard: str, name: str) -> None:
             tx.connection.execute(delete(ProcessRow).where(held[0]))
             tx.connection.execute(delete(ProcessorRow).where(ProcessorRow.host == name))
             tx.connection.execute(delete(CommandRow).where(CommandRow.host == name))
+            tx.connection.execute(delete(ServerRow).where(ServerRow.host == name))
             tx.connection.execute(delete(HostRow).where(HostRow.name == name))

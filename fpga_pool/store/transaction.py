@@ -15,6 +15,7 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
 from fpga_pool.model.objects.history import caused_by
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
+from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
@@ -22,7 +23,7 @@ from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
 from fpga_pool.store.tables.mapping import PLACES, called, to_columns
 from fpga_pool.store.tables.models import CommandRow, RunRow
-from fpga_pool.store.writes import bulk_change, change, given_in, insertion
+from fpga_pool.store.writes import bulk_change, change, given_in, insertion, removal
 
 #: How many rows the driver is given at once; it may send them in several packets.
 ROWS_PER_CALL = 1000
@@ -125,6 +126,14 @@ class SqlTransaction(Reads):
         """Yield each object of a class that was saved, as it was before this transaction and as it is now."""
         for key, before in self._before.get(cls, {}).items():
             yield before, cast("T", self._known[cls, key])
+
+    def remove_servers(self, names: Collection[str]) -> None:
+        """Forget servers, by name."""
+        if names:
+            self.flush([Server])
+            for name in names:
+                self._known.pop((Server, name), None)
+            self._connection.execute(removal(Server), {"keys": sorted(names)})
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
@@ -267,6 +276,10 @@ class SqlReading(SqlTransaction):
         self._refuse()
 
     def save(self, thing: Stored) -> None:
+        """Refuse."""
+        self._refuse()
+
+    def remove_servers(self, names: Collection[str]) -> None:
         """Refuse."""
         self._refuse()
 

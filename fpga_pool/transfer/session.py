@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -114,15 +115,15 @@ class Session:
 
     async def _spool_input(self, grant: TransferGrant) -> str:
         admission = await self._ask(self._port.handler.admit, grant)
-        shaped = grant.source == self._source
-        if shaped:
-            await self._ask(self._port.handler.seen, grant)
+        source = self._held_source(grant)
+        if source:
+            await self._ask(self._port.handler.seen, replace(grant, source=source))
         spool = Spool(admission.spool_path, grant.input_bytes)
         own_rate = TokenBucket(admission.rate_bps, self._now_s())
         try:
             await self._work(spool.open)
             await self._hash_found(spool)
-            await self._stream.send(frames.Accept(spool.size_bytes, shaped))
+            await self._stream.send(frames.Accept(spool.size_bytes, bool(source)))
             sha256 = await self._receive(grant, spool, own_rate)
             await self._staying_alive(self._work(spool.finish, sha256))
         except TransferRefused as refused:
@@ -132,6 +133,17 @@ class Session:
         finally:
             await self._work(spool.close)
         return sha256
+
+    def _held_source(self, grant: TransferGrant) -> str:
+        """Return the source by which the requester's host knows this stream; "" where it does not.
+
+        A client is believed only what is seen here.  At the tap of a server it can name flows of its own alone: there
+        it is believed its own address, where another one is seen because it is translated on the way.
+        """
+        translated = grant.source.rpartition(":")[0] != self._source.rpartition(":")[0]
+        if grant.tap:
+            return grant.source if translated else self._source
+        return self._source if grant.source == self._source else ""
 
     async def _hash_found(self, spool: Spool) -> None:
         said_s = self._now_s()

@@ -43,6 +43,8 @@ class TransferGrant:
     deadline_s: float
     #: Where the client says that it sends from (`source_of`), if the host there shall hold its stream to the plan.
     source: str = ""
+    #: It sends through a tap, where its source may be another than the one that is seen here.
+    tap: bool = False
 
     def __post_init__(self) -> None:
         for name in ("job", "project_id", "host", "token_id"):
@@ -57,6 +59,8 @@ class TransferGrant:
             raise InvalidInput(f"purpose: expected one of {', '.join(get_args(Purpose))}")
         if not isinstance(self.source, str):
             raise InvalidInput("source: expected a string")
+        if type(self.tap) is not bool:
+            raise InvalidInput("tap: expected true or false")
         if type(self.deadline_s) not in (int, float) or not self.deadline_s >= 0:
             raise InvalidInput("deadline_s: expected seconds since the epoch")
 
@@ -81,6 +85,7 @@ def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
         "purpose": grant.purpose,
         "input_bytes": grant.input_bytes,
         "source": grant.source,
+        "tap": grant.tap,
     }
     return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
 
@@ -114,6 +119,7 @@ def _read(token: str, public_keys: Sequence[Ed25519PublicKey]) -> TransferGrant:
             token_id=claims["jti"],
             deadline_s=claims["exp"],
             source=claims["source"],
+            tap=claims["tap"],
         )
     # The cause is dropped: its text may hold parts of the token.
     except (jwt.PyJWTError, InvalidInput, KeyError, ValueError):

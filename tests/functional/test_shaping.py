@@ -15,13 +15,14 @@ import pytest
 
 from fpga_pool.drivers.egress.tc import netlink
 from fpga_pool.experiments.testbed.cases import Nic
-from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.exceptions import NotFound, UnknownRequester
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, Job, JobState, RateSegment
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.transfer.schedule import RateSchedule
 from support import environment
 from support.deployment import Deployment
+from support.nova_domain import domain
 from support.servers import RabbitMQ
 from support.testbed import network as testbed
 from support.testbed.network import Endpoint, Network, inside, switched_network
@@ -37,8 +38,10 @@ EGRESS_MBPS, INGRESS_MBPS = 100, 60
 INPUT_BYTES = 30_000_000
 #: Bytes per second on the wire of this many Mbit/s of payload, at MTU 1500 with IPv4.
 WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
-#: The guest and its tap, a veth here.
-GUEST, TAP, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "tap0", "10.78.0.0/24", "10.78.0.1"
+#: The guest and its tap, a veth here, named after its port.
+GUEST, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "10.78.0.0/24", "10.78.0.1"
+SERVER, PORT = str(uuid4()), str(uuid4())
+TAP = f"tap{PORT[:11]}"
 FOREIGN = "root handle 7: tbf rate 2gbit burst 1mb latency 50ms"
 
 
@@ -52,10 +55,10 @@ def shell(namespace: str, command: str) -> str:
 class Transfers:
     """A batch of two jobs, each sent by a program of its own, which no agent's end ends."""
 
-    def __init__(self, pool: Deployment, source: Path, namespace: str) -> None:
+    def __init__(self, pool: Deployment, source: Path, namespace: str, requester: str) -> None:
         self._api = pool.client()
         requests = [
-            JobRequest(uuid=str(uuid4()), name=name, function="sha256", requester=REQUESTER, input_bytes=INPUT_BYTES)
+            JobRequest(uuid=str(uuid4()), name=name, function="sha256", requester=requester, input_bytes=INPUT_BYTES)
             for name in ("first", "second")
         ]
         self._programs = [
@@ -71,10 +74,16 @@ class Transfers:
         ]  # fmt: skip
         assert [program.stdout.readline() for program in self._programs] == ["ready\n"] * 2
         # This policy sends to both responders at a time.
-        self._batch = self._api.create_batch(requests, policy="ect").uuid
+        self._batch = wait_until(lambda: self._submitted(requests), "the requester is in the pool")
         for program in self._programs:
             program.stdin.write(f"{self._batch}\n")
             program.stdin.flush()
+
+    def _submitted(self, requests: list[JobRequest]) -> str:
+        """Submit the batch; "" while its agent has not reported the server."""
+        with contextlib.suppress(UnknownRequester):
+            return self._api.create_batch(requests, policy="ect").uuid
+        return ""
 
     def jobs(self) -> dict[str, Job]:
         """Return the jobs by name."""
@@ -178,14 +187,22 @@ def scene(mariadb, servers_directory, tmp_path_factory) -> Iterator[Scene]:
         RabbitMQ(servers_directory / "shaping", [network.control_address]) as broker,
     ):
         guest = add_guest(network)
+        guests = tmp_path_factory.mktemp("guests")
+        (guests / f"{SERVER}.xml").write_text(domain(server=SERVER, port=PORT, address=GUEST))
         shell(network.hosts[REQUESTER].namespace, f"tc qdisc add dev control {FOREIGN}")
         own = {
             host: {"agent": {"data_address": endpoint.data_address, "ingress_mbps": INGRESS_MBPS}}
             for host, endpoint in network.hosts.items()
         }
-        own[REQUESTER]["agent"] |= {"egress_driver": "tc", "egress_mbps": EGRESS_MBPS}
+        own[REQUESTER]["agent"] |= {
+            "egress_driver": "tc",
+            "egress_mbps": EGRESS_MBPS,
+            "guest_driver": "simulated",
+            "simulated_guests_dir": guests,
+            "hook_socket": guests / "hook.sock",
+        }
         address = network.hosts[REQUESTER].data_address
-        own[REQUESTER]["driver_tc"] = {"devices": f"{Endpoint.nic}={address}/32", "taps": f"{TAP}={GUEST}/32"}
+        own[REQUESTER]["driver_tc"] = {"devices": f"{Endpoint.nic}={address}/32"}
         pool = Deployment(
             tmp_path_factory.mktemp("shaping") / "pool",
             broker.url,
@@ -211,10 +228,10 @@ def begin(scene, tmp_path) -> Iterator:
     """Begin the two transfers, from the requester's host or from its guest."""
     begun = []
 
-    def begin_from(namespace: str) -> Transfers:
+    def begin_from(namespace: str, requester: str = REQUESTER) -> Transfers:
         source = tmp_path / "input"
         source.write_bytes(os.urandom(INPUT_BYTES))
-        begun.append(Transfers(scene.pool, source, namespace))
+        begun.append(Transfers(scene.pool, source, namespace, requester))
         return begun[-1]
 
     yield begin_from
@@ -272,8 +289,8 @@ def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, b
 
 
 def test_guest_is_held_at_its_tap(scene, begin):
-    """The same rates, for the flows of a virtual machine: at the device that its packets enter the host by."""
-    transfers = begin(f"{scene.namespace}-guest")
+    """The same rates, for the flows of a server of Nova, which nobody configured: at its tap, as its agent finds it."""
+    transfers = begin(f"{scene.namespace}-guest", f"server:{SERVER}")
     seen = seen_rates(scene, transfers, scene.ifb)
     transfers.finish()
     assert BOTH in seen

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import fpga_pool
@@ -74,6 +75,25 @@ echo "done $born"
 busybox poweroff -f
 """
 
+#: What a guest does that sends as fast as it can, and heeds nobody: from `address` to the address `to` and the port
+#: `at`, on the kernel's command line.
+SENDING_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs devtmpfs /dev
+for module in {modules}; do busybox insmod /modules/$module.ko; done
+busybox ip address add "$address/24" dev eth0
+busybox ip link set eth0 up
+echo "guest: up"
+while true; do
+    busybox nc "$to" "$at" < /dev/zero
+    busybox sleep 1
+done
+"""
+#: In the order in which the kernel needs them, after those of virtio.
+NET_MODULES = ("failover", "net_failover", "virtio_net")
+
 
 def kernel() -> Path | None:
     """Return the newest installed kernel that has its modules here."""
@@ -95,13 +115,8 @@ def _modules(kernel: Path) -> Path:
 def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     """Build the initial file system of a guest that computes on a payload."""
     root = directory / "root"
-    for name in ("bin", "modules"):
-        (root / name).mkdir(parents=True)
+    _copy_modules(kernel, MODULES, root)
     (root / "input").write_bytes(payload)
-    for name in MODULES:
-        source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
-        if source is not None:  # or it is built in
-            _unpack(source, root / "modules" / f"{name}.ko")
     _copy_busybox(root)
     _copy(Path(PYTHON), root)
     for path in _python_files():
@@ -111,6 +126,16 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     shutil.copytree(package / "guest", place / "guest", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(package / "__init__.py", place)
     _write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
+    return _packed(root, directory)
+
+
+def build_sending(kernel: Path, directory: Path) -> Path:
+    """Build the initial file system of a guest that sends."""
+    root = directory / "root"
+    modules = (*MODULES[:-1], *NET_MODULES)
+    _copy_modules(kernel, modules, root)
+    _copy_busybox(root)
+    _write_init(root, SENDING_INIT.format(modules=" ".join(modules)))
     return _packed(root, directory)
 
 
@@ -138,6 +163,15 @@ def _packed(root: Path, directory: Path) -> Path:
     image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
     shutil.rmtree(root)
     return image
+
+
+def _copy_modules(kernel: Path, names: Sequence[str], root: Path) -> None:
+    (root / "bin").mkdir(parents=True)
+    (root / "modules").mkdir()
+    for name in names:
+        source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
+        if source is not None:  # or it is built in
+            _unpack(source, root / "modules" / f"{name}.ko")
 
 
 def _copy_busybox(root: Path) -> None:

@@ -59,7 +59,10 @@ class CreateWork(PoolLister):
         """Describe what is to be computed."""
         parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
         parser.add_argument(
-            "--requester", required=True, metavar="HOST", help="host of the pool from which the files are sent"
+            "--requester",
+            required=True,
+            metavar="HOST",
+            help="host of the pool from which the files are sent, or server:UUID of a server of your project",
         )
         self.add_choices(parser)
         parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")

@@ -54,6 +54,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         scheduler = SchedulerAPI(messages, identity)
         clock = SteadyClock()
         metrics = instruments(conf)
+        egress = egress_driver(conf)
         service = AgentService(
             settings,
             driver,
@@ -62,7 +63,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             token_keys,
             clock,
             data_tls(conf),
-            egress_driver(conf),
+            egress,
             CpuWorkers.from_conf(conf, catalogue),
             runner(conf, settings, clock),
             instruments=metrics,
@@ -76,12 +77,12 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         count_unreadable(service.refusals)
         service.on_speaking = commands.listen
         ends.callback(end_messages, [commands.stop, messages.cleanup])
+        guests = instances(conf, service, scheduler, egress)
         ends.callback(attempt, [service.stop])
         service.start()
         if tiered is not None:
             ends.callback(attempt, [tiered.stop])
             tiered.start()
-        guests = instances(conf, service, scheduler)
         if guests is not None:
             ends.callback(attempt, [guests.stop])
             guests.start()

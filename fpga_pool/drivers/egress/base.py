@@ -20,6 +20,8 @@ class Flow:
     source_port: int
     destination_address: str
     destination_port: int
+    #: Uuid of the virtual machine of this host that sends; "" = whatever has the source address sends.
+    server: str = ""
 
     def __post_init__(self) -> None:
         for name in ("source_port", "destination_port"):
@@ -54,6 +56,13 @@ class EgressDriver(abc.ABC):
     @abc.abstractmethod
     def flows(self) -> tuple[LimitedFlow, ...]:
         """Return what is limited now, as observed, for reconciliation."""
+
+    def follow(self, taps: Mapping[tuple[str, str], str]) -> frozenset[str]:
+        """Hold flows of these virtual machines at their taps: devices by server and address; others have ended.
+
+        Return the devices at which it can.
+        """
+        return frozenset()
 
     # Many flows at once: a driver overrides these where it does better than one by one.
 

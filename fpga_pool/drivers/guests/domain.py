@@ -1,7 +1,8 @@
 """A virtual machine as libvirt describes it, and what Nova wrote there about its instance."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
@@ -14,6 +15,16 @@ FUNCTION_ALIAS = "ua-fpga_pool-"
 #: What `nova.virt.libvirt.config` writes into the metadata of a domain.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _INSTANCE = f"./metadata/{_NOVA}instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A device of the host by which a guest sends, and the guest's addresses there."""
+
+    device: str
+    addresses: tuple[str, ...]
+    #: What libvirt lets pass of what the guest sends (`<outbound average>`), bits per second; inf = no limit.
+    limit_bps: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,7 @@ class Domain:
     functions: Mapping[int, str] = field(default_factory=dict)
     #: It has what a port is plugged into.
     has_controller: bool = False
+    taps: tuple[Tap, ...] = ()
 
 
 def parse(xml: str) -> Domain:
@@ -52,6 +64,7 @@ def parse(xml: str) -> Domain:
         ports=_ports(root),
         functions=_functions(root),
         has_controller=root.find("./devices/controller[@type='virtio-serial']") is not None,
+        taps=tuple(_taps(root)),
     )
 
 
@@ -82,6 +95,19 @@ def _functions(root: ElementTree.Element) -> dict[int, str]:
             parts = (int(address.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function"))
             found[int(number)] = "{:04x}:{:02x}:{:02x}.{:x}".format(*parts)
     return found
+
+
+def _taps(root: ElementTree.Element) -> Iterator[Tap]:
+    """Yield the taps of Neutron's ports, which are named after them; Nova wrote their addresses into the metadata."""
+    ports = {f"tap{port.get('uuid', '')[:11]}": port for port in root.iterfind(f"{_INSTANCE}/{_NOVA}ports/{_NOVA}port")}
+    for interface in root.iterfind("./devices/interface"):
+        target, outbound = interface.find("target"), interface.find("bandwidth/outbound")
+        device = "" if target is None else target.get("dev", "")
+        fixed = ports[device].iterfind(f"{_NOVA}ip[@type='fixed']") if device in ports else ()
+        if addresses := tuple(ip.get("address", "") for ip in fixed):
+            # libvirt's unit is that of tc: thousands of bytes per second.
+            average = "" if outbound is None else outbound.get("average", "")
+            yield Tap(device, addresses, int(average) * 8000.0 if average else math.inf)
 
 
 def function_xml(number: int, address: str) -> str:

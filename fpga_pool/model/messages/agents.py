@@ -19,6 +19,7 @@ from fpga_pool.model.fields import (
     Number,
     OptionalId,
     Port,
+    ProjectId,
     Rate,
     Reason,
     ReportedMoment,
@@ -26,6 +27,7 @@ from fpga_pool.model.fields import (
     Sha256,
     Share,
     Text,
+    Uuid,
     require_address,
 )
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
@@ -110,6 +112,8 @@ class ShapeFlow(Variant, frozen=True, kw_only=True):
     #: Time 0 of the segments, UTC seconds of the pool.
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
+    #: The virtual machine of the host that sends it; "" = the host itself, or whatever has the source address.
+    server: OptionalId = ""
 
     def __post_init__(self) -> None:
         require_address("source_address", self.source_address)
@@ -287,6 +291,9 @@ Report = (
 )
 
 
+#: Virtual machines that a host may report.
+MOST_SERVERS = 1000
+
 # Heartbeats ----------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +329,17 @@ class ObservedJob(Message, frozen=True, kw_only=True):
     moved_bytes: ByteCount | None = None
 
 
+class ObservedServer(Message, frozen=True, kw_only=True):
+    """A virtual machine that runs on the host, with ports of Neutron; its project may send from it."""
+
+    uuid: Uuid
+    project_id: ProjectId
+    #: What it may send: less than its host where a port of it has a limit.
+    egress_bps: Rate
+    #: The agent holds its flows at its taps.
+    held: bool
+
+
 class Heartbeat(Message, frozen=True, kw_only=True):
     """The full observed state of one host."""
 
@@ -352,3 +370,5 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     egress_driver: Text = ""
     #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
     node: Text = ""
+    #: None: not known yet, as before the hypervisor has answered.
+    servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()

@@ -145,7 +145,7 @@ class Job:
     index: int
     name: str
     function: str
-    #: Host whose NIC sends the input; "" for a job with predecessors.
+    #: Host whose NIC sends the input, or "server:UUID"; "" for a job with predecessors.
     requester: str
     #: Of a job with predecessors: 0 until their results are known.
     input_bytes: int

@@ -21,6 +21,7 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull, Unauthenticated
 from fpga_pool.model.fields import short_reason
+from fpga_pool.model.messages import agents as messages
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
@@ -83,7 +84,13 @@ class AgentService:
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
         drivers = [cards for cards in (driver, cpu) if cards is not None]
-        self._machine = Agent(settings.host, _slots(settings.host, drivers), _parameters(settings))
+        parameters = AgentParameters(
+            hang_factor=settings.hang_factor,
+            hang_grace_s=settings.hang_grace_s,
+            fault_pause_s=settings.fault_pause_s,
+            retention_s=settings.retention_s,
+        )
+        self._machine = Agent(settings.host, _slots(settings.host, drivers), parameters)
         self.jobs = AgentShell(self._machine, self._journal, settings.state_dir, clock)
         self._gatherer = Gatherer(settings.host, self.jobs, self._source_tickets, peer_tls)
         self.jobs.gather = self._gatherer.gather
@@ -105,8 +112,7 @@ class AgentService:
         instruments = instruments or Instruments()
         instruments.read(lambda: agent_samples(self))
         _remove_scratch(settings.state_dir / "scratch")
-        self._port = settings.data_port
-        self._tls = ssl_context is not None
+        self._port, self._tls = settings.data_port, ssl_context is not None
         self._reports_at_once = REPORTS
         self.slots = {
             name: SlotWorker(
@@ -138,6 +144,8 @@ class AgentService:
         #: Called when this agent becomes the one that reports for its host and gets commands, or another one does.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
+        #: Asked which virtual machines of this host may be requesters.
+        self.servers: Callable[[], tuple[messages.ObservedServer, ...] | None] = tuple
         #: When a heartbeat was accepted last, by the monotonic clock.
         self._accepted_s = time.monotonic()
         self.jobs.on_report = self._reporting.wake
@@ -276,6 +284,7 @@ class AgentService:
             availability_zone=settings.availability_zone,
             node=settings.node,
             egress_driver=settings.egress_driver,
+            servers=self.servers(),
         )
 
     def _watch(self) -> bool:
@@ -383,15 +392,6 @@ def _slots(host: str, drivers: Iterable[SlotDriver]) -> list[ObservedSlot]:
         for card in cards.inventory()
         for position, slot in enumerate(card.slots)
     ]
-
-
-def _parameters(settings: AgentSettings) -> AgentParameters:
-    return AgentParameters(
-        hang_factor=settings.hang_factor,
-        hang_grace_s=settings.hang_grace_s,
-        fault_pause_s=settings.fault_pause_s,
-        retention_s=settings.retention_s,
-    )
 
 
 def _remove_scratch(directory: Path) -> None:

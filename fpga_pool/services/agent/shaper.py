@@ -184,4 +184,5 @@ def _flow(action: ShapeFlow) -> Flow:
         source_port=action.source_port,
         destination_address=action.destination_address,
         destination_port=action.destination_port,
+        server=action.server,
     )

@@ -20,6 +20,7 @@ from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Shard
 from fpga_pool.model.objects.quotas import QuotaLimits, Resource
+from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
@@ -158,6 +159,7 @@ class SchedulerService:
             token_id=str(uuid.uuid4()),
             deadline_s=self.clock() + self.settings.token_lifetime_s,
             source=source,
+            tap=bool(source and server_of(job.requester)),
         )
         return sign(grant, self.token_key)
 

@@ -12,7 +12,20 @@ from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
 from fpga_pool.store.tables.column_types import LongText, Records
-from fpga_pool.store.tables.models import Base, History, Name, Uuid, Versioned, Word, Words
+from fpga_pool.store.tables.models import Base, History, Name, Rate, Uuid, Versioned, Word, Words
+
+
+class ServerRow(Versioned, Base):
+    """Row of `model.objects.servers.Server`."""
+
+    __tablename__ = "servers"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    uuid: Mapped[Uuid] = mapped_column(index=True)
+    host: Mapped[Name] = mapped_column(ForeignKey("hosts.name"), index=True)
+    project_id: Mapped[Word]
+    egress_bps: Mapped[Rate]
+    held: Mapped[bool]
 
 
 class ProcessorRow(Versioned, Base):

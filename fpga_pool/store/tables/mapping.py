@@ -11,6 +11,7 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
+from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PolicyMemory
 from fpga_pool.model.values import field_names
@@ -41,6 +42,7 @@ PLACES: Mapping[type, Place] = {
     Scheduler: Place(models.SchedulerRow, "name"),
     Enrolment: Place(models.EnrolmentRow, "host"),
     Host: Place(models.HostRow, "name"),
+    Server: Place(families.ServerRow, "name"),
     Slot: Place(models.SlotRow, "name", lambda slot: {"uuid": slot.uuid}),
     Lease: Place(
         models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}

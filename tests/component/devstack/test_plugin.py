@@ -251,9 +251,19 @@ def test_nova_notifies_the_pool_unless_told_not_to(devstack):
     assert options(config, "nova_notifications") == {}
 
 
-def test_traffic_control_without_a_device_stops_the_installation(devstack):
+@pytest.mark.parametrize(("virt_driver", "egress"), [("libvirt", "tc"), ("fake", "none")])
+def test_guests_of_libvirt_are_held_at_their_taps_unless_told_otherwise(devstack, virt_driver, egress):
+    devstack.run(*STACK, VIRT_DRIVER=virt_driver)
+    config = devstack.conf_dir / "fpga_pool.conf"
+    assert options(config, "agent")["egress_driver"] == [egress]
+    assert options(config, "driver_tc") == {}
+    devstack.run(*STACK, VIRT_DRIVER=virt_driver, FPGA_POOL_EGRESS="none")
+    assert options(config, "agent")["egress_driver"] == ["none"]
+
+
+def test_traffic_control_without_a_device_or_guests_stops_the_installation(devstack):
     with pytest.raises(subprocess.CalledProcessError):
-        devstack.run("stack install", FPGA_POOL_EGRESS="tc")
+        devstack.run("stack install", FPGA_POOL_EGRESS="tc", VIRT_DRIVER="fake")
     assert "FPGA_POOL_EGRESS_DEVICES" in (devstack.directory / "calls").read_text()
 
 

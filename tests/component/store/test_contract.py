@@ -1,5 +1,6 @@
 """What every implementation of model.transaction.Transaction must do."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,8 @@ from fpga_pool.model.objects.pool import (
     RateSegment,
     SlotState,
 )
+from fpga_pool.model.objects.servers import Server
+from fpga_pool.model.values import changed
 
 
 def test_everything_that_was_added_reads_back_equal(begin, make):
@@ -385,6 +388,24 @@ def test_hosts_and_slots_are_listed_by_name(begin, make, saved):
         assert [host.name for host in tx.hosts()] == ["a", "b"]
         assert [slot.name for slot in tx.slots()] == ["a/card-0/0", "b/card-0/0", "b/card-0/1"]
         assert [slot.name for slot in tx.slots("b")] == ["b/card-0/0", "b/card-0/1"]
+
+
+def test_servers_are_listed_by_host_and_by_uuid_and_forgotten(begin, make, saved):
+    saved(make.host("a"), make.host("b"))
+    one, other, moving = [
+        Server(name=f"{host}/{uuid}", uuid=uuid, host=host, project_id="p", egress_bps=egress_bps, held=True)
+        for host, uuid, egress_bps in (("a", "1", 5.0), ("a", "2", math.inf), ("b", "1", 5.0))
+    ]
+    saved(one, other, moving)
+    with begin() as tx:
+        assert list(tx.servers(host="a")) == [one, other]
+        assert list(tx.servers(uuids=["1", "3"])) == [one, moving]
+        tx.save(changed(one, held=False))
+        tx.remove_servers([one.name, other.name])
+        assert list(tx.servers(host="a")) == []
+        tx.add(one)
+    with begin() as tx:
+        assert list(tx.servers(uuids=["1", "2"])) == [one, moving]
 
 
 def test_each_committed_transaction_grows_the_pool_generation(begin, counted, bump):

@@ -43,6 +43,19 @@ def test_a_claim_of_another_ones_source_is_not_passed_on_and_the_client_is_told(
     assert bench.agent.staged_inputs.keys() == {"job-1"}
 
 
+def test_a_server_is_believed_its_own_address_where_another_one_is_seen_as_behind_nat(bench):
+    assert send(bench, "10.0.0.7:40000", tap=True) == (True, "10.0.0.7:40000")
+    assert bench.agent.seen_sources == [("job-1", "10.0.0.7:40000")]
+
+
+def test_a_server_that_names_a_port_that_is_not_its_stream_s_is_held_by_what_is_seen(bench):
+    shaped, claimed = send(bench, "127.0.0.1:1", tap=True)
+    ((_, source),) = bench.agent.seen_sources
+    assert shaped
+    assert source.startswith("127.0.0.1:")
+    assert source != claimed
+
+
 def test_a_stream_that_nobody_holds_is_not_reported(bench):
     accepted = []
     with bench.connect() as connection:

@@ -6,18 +6,28 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Self
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyroute2 import netns
 
 from fpga_pool.drivers import privileged
 from fpga_pool.drivers.egress.base import Flow
+from fpga_pool.drivers.egress.tc import netlink
+from fpga_pool.drivers.egress.tc.router import TcEgress
+from fpga_pool.drivers.guests.simulated import SimulatedGuests
+from fpga_pool.model.messages.agents import ShapeFlow
+from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.shaper import FlowShaper
+from support.nova_domain import domain
+from support.streams import Stream, goodputs_bps
 
 #: Addresses of the host's and of the neighbour's end of the veth.
 HOST, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
@@ -46,56 +56,6 @@ class Namespace:
     def delete(self) -> None:
         self._thread.shutdown()
         subprocess.run(["ip", "netns", "del", self.name], check=True)
-
-
-@dataclass
-class Stream:
-    """A TCP stream at full speed, and a receiver that counts."""
-
-    near: socket.socket
-    far: socket.socket
-    received_bytes: int = 0
-    threads: list[threading.Thread] = field(default_factory=list)
-
-    def start(self) -> "Stream":
-        for work in (self._send, self._receive):
-            thread = threading.Thread(target=work)
-            thread.start()
-            self.threads.append(thread)
-        return self
-
-    def stop(self) -> None:
-        # Whatever still waits for its turn in a queue shall not be waited for.
-        for end in (self.near, self.far):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join(30)
-            assert not thread.is_alive()
-        self.near.close()
-        self.far.close()
-
-    def flow(self, key: str) -> Flow:
-        source, destination = self.near.getsockname(), self.near.getpeername()
-        return Flow(
-            key=key,
-            source_address=source[0],
-            source_port=source[1],
-            destination_address=destination[0],
-            destination_port=destination[1],
-        )
-
-    def _send(self) -> None:
-        block = bytes(1 << 18)
-        with contextlib.suppress(OSError):
-            while True:
-                self.near.sendall(block)
-
-    def _receive(self) -> None:
-        buffer = bytearray(1 << 18)
-        with contextlib.suppress(OSError):
-            while count := self.far.recv_into(buffer):
-                self.received_bytes += count
 
 
 @dataclass
@@ -169,50 +129,100 @@ def net(tc_tools, own_capabilities) -> Iterator[Net]:
 def make_flow() -> Callable[[int], Flow]:
     """Make flows that nobody uses, told apart by a number below 50000."""
 
-    def make(number: int) -> Flow:
-        return Flow(
-            key=f"idle-{number}",
-            source_address=HOST,
-            source_port=10_000 + number,
-            destination_address="192.0.2.1",
-            destination_port=7000,
-        )
+    def make(number: int, **other: str) -> Flow:
+        usual = {
+            "key": f"idle-{number}",
+            "source_address": HOST,
+            "source_port": 10_000 + number,
+            "destination_address": "192.0.2.1",
+            "destination_port": 7000,
+        }
+        return Flow(**usual | other)
 
     return make
-
-
-class Canary:
-    """Notes how late a thread that sleeps 5 ms wakes up: a host that is busy elsewhere sends late too."""
-
-    def __init__(self) -> None:
-        self.worst_s = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._stop.set()
-        self._thread.join(30)
-
-    def _watch(self) -> None:
-        while not self._stop.is_set():
-            began_s = time.monotonic()
-            time.sleep(0.005)
-            self.worst_s = max(self.worst_s, time.monotonic() - began_s - 0.005)
 
 
 @pytest.fixture
 def measure():
     """Goodput of running streams, in bit/s, as their receivers count it: `measure(streams, window_s)`."""
-
-    def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], float]:
-        with Canary() as canary:
-            before, began_s = [stream.received_bytes for stream in streams], time.monotonic()
-            time.sleep(window_s)
-            after, took_s = [stream.received_bytes for stream in streams], time.monotonic() - began_s
-        return [8 * (end - begin) / took_s for begin, end in zip(before, after, strict=True)], canary.worst_s
-
     return goodputs_bps
+
+
+class TappedAgent:
+    """What of an agent knows the servers of its host and holds their flows; its threads live in the host's namespace.
+
+    The neighbour is a guest, the host's end of the veth its tap.
+    """
+
+    port = "a1b2c3d4-e5f6-4711-8f00-000000000001"
+    tap = f"tap{port[:11]}"
+
+    def __init__(self, net: Net, directory: Path) -> None:
+        self.net = net
+        self.server = str(uuid4())
+        self._guests = directory / "guests"
+        self._guests.mkdir(exist_ok=True)
+        self._directory = directory
+        net.host.shell(f"ip link set {net.device} name {self.tap}")
+
+    def describe(self, limits: str = "") -> None:
+        """Have the hypervisor say that the server runs."""
+        text = domain(server=self.server, port=self.port, address=NEIGHBOUR, limits=limits)
+        (self._guests / f"{self.server}.xml").write_text(text)
+
+    def end_server(self) -> None:
+        """Have the server end."""
+        (self._guests / f"{self.server}.xml").unlink()
+        self.taps.wake()
+
+    def start(self) -> None:
+        self.journal = Journal(self._directory / "journal.sqlite")
+        self.egress = TcEgress({})
+        self.shaper = FlowShaper(self.egress, self.journal, time.time)
+        self.taps = Taps(SimulatedGuests(self._guests).running, self.egress, 1e9)
+        self.net.host.run(self.shaper.start)
+        self.net.host.run(self.taps.start)
+
+    def stop(self) -> None:
+        self.net.host.run(self.taps.stop)
+        self.net.host.run(self.shaper.stop)
+        self.journal.close()
+
+    def hold(self, stream: Stream, bps: float, job: str = "job") -> None:
+        """Have a stream of the server held to a plan of one rate, made now."""
+        flow = stream.flow("")
+        action = ShapeFlow(
+            job=job,
+            attempt=1,
+            source_address=flow.source_address,
+            source_port=flow.source_port,
+            destination_address=flow.destination_address,
+            destination_port=flow.destination_port,
+            dispatched_at=time.time(),
+            transfer=(RateSegment(0.0, 600.0, bps),),
+            server=self.server,
+        )
+        self.shaper.take(action)
+
+    def ifb(self) -> str:
+        """Return the device through which the guest's packets pass; "" where there is none."""
+        names = self.net.host.shell("ip -o link | cut -d: -f2").split()
+        return next((name for name in names if name.startswith("fpi")), "")
+
+    def rates(self) -> list[int]:
+        """Return the rates of all flows that are held, in bytes per second on the wire."""
+
+        def ask() -> list[int]:
+            names = [name for _, name in socket.if_nameindex() if name.startswith("fpi")]
+            return sorted(rate for name in names for rate in netlink.class_rates(netlink.link(name).index).values())
+
+        return self.net.host.run(ask)
+
+
+@pytest.fixture
+def tapped(net, tmp_path) -> Iterator[TappedAgent]:
+    agent = TappedAgent(net, tmp_path)
+    agent.describe()
+    agent.start()
+    yield agent
+    agent.stop()

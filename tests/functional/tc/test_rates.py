@@ -9,13 +9,9 @@ import pytest
 from fpga_pool.drivers.egress.base import LimitedFlow
 from fpga_pool.drivers.egress.tc.driver import TcDriver
 from fpga_pool.drivers.egress.tc.places import GROUP_FLOWS
+from support.streams import RAMP_S, check_rates
 
 RATES_BPS = (50e6, 100e6, 150e6, 250e6, 450e6)
-RAMP_S, WINDOW_S = 1.0, 4.0
-#: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
-#: late by up to this much where the host runs when it should.
-STARVED_S = 0.02
-MAX_WINDOWS = 8
 
 
 @pytest.fixture(params=["cubic", "bbr"])
@@ -39,27 +35,6 @@ def dropped(net):
     return sum(qdisc["drops"] for qdisc in json.loads(net.host.shell("tc -s -j qdisc show")))
 
 
-def wrong(goodputs_bps, rates_bps, tolerance):
-    """Relative errors above the tolerance."""
-    errors = [goodput / rate - 1 for goodput, rate in zip(goodputs_bps, rates_bps, strict=True)]
-    return [
-        f"{rate / 1e6:g} Mbit/s: {error:+.2%}"
-        for rate, error in zip(rates_bps, errors, strict=True)
-        if abs(error) > tolerance
-    ]
-
-
-def check_rates(measure, streams, rates_bps, *, window_s=WINDOW_S, tolerance=0.01):
-    """Measure once, and again only while the host did not run when it should."""
-    windows = []
-    for _ in range(MAX_WINDOWS):
-        goodputs_bps, late_s = measure(streams, window_s)
-        windows.append((wrong(goodputs_bps, rates_bps, tolerance), f"the host was late by up to {late_s:.3f} s"))
-        if not windows[-1][0] or late_s <= STARVED_S:
-            break
-    assert not windows[-1][0], windows
-
-
 def test_goodput_is_the_rate(net, measure, congestion, direction):
     driver = TcDriver(net.device, direction)
     streams = [net.stream(congestion, from_neighbour=direction == "ingress") for _ in RATES_BPS]
@@ -70,7 +45,7 @@ def test_goodput_is_the_rate(net, measure, congestion, direction):
     for stream in streams:
         stream.start()
     time.sleep(RAMP_S)
-    check_rates(measure, streams, RATES_BPS)
+    check_rates(streams, RATES_BPS)
 
 
 def test_goodput_is_the_rate_over_ipv6(net, measure):
@@ -79,7 +54,7 @@ def test_goodput_is_the_rate_over_ipv6(net, measure):
     net.host.run(driver.open, stream.flow("six"), 200e6)
     stream.start()
     time.sleep(RAMP_S)
-    check_rates(measure, [stream], [200e6])
+    check_rates([stream], [200e6])
 
 
 def test_goodput_is_the_rate_beside_thousands_of_flows(net, measure, make_flow):
@@ -91,7 +66,7 @@ def test_goodput_is_the_rate_beside_thousands_of_flows(net, measure, make_flow):
         net.host.run(driver.open, stream.flow(f"{rate_bps}"), rate_bps)
         stream.start()
     time.sleep(RAMP_S)
-    check_rates(measure, streams, RATES_BPS)
+    check_rates(streams, RATES_BPS)
 
 
 def test_goodput_is_the_rate_with_jumbo_frames(net, measure):
@@ -102,7 +77,7 @@ def test_goodput_is_the_rate_with_jumbo_frames(net, measure):
     net.host.run(driver.open, stream.flow("jumbo"), 200e6)
     stream.start()
     time.sleep(RAMP_S)
-    check_rates(measure, [stream], [200e6])
+    check_rates([stream], [200e6])
 
 
 def test_rate_changes_while_bytes_flow(net, measure, direction):
@@ -114,7 +89,7 @@ def test_rate_changes_while_bytes_flow(net, measure, direction):
     for rate_bps in (100e6, 400e6, 50e6, 900e6, 100e6):
         net.host.run(driver.set_rate, "f", rate_bps)
         time.sleep(0.5)
-        check_rates(measure, [stream], [rate_bps], window_s=0.5, tolerance=0.1)
+        check_rates([stream], [rate_bps], window_s=0.5, tolerance=0.1)
     assert dropped(net) == 0
 
 

@@ -5,6 +5,8 @@ Reading needs no privilege; what changes something goes through `privileged`.
 
 import abc
 import contextlib
+import re
+import socket
 import zlib
 from collections.abc import Callable
 
@@ -74,9 +76,9 @@ class IngressAttachment(Attachment):
     The ifb is named after the device, so that it is found again after a restart.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, ifb: str = "") -> None:
         super().__init__(device)
-        self._ifb = f"fpi{zlib.crc32(device.encode()):08x}"
+        self._ifb = ifb or f"fpi{zlib.crc32(device.encode()):08x}"
 
     def attach(self) -> Link:
         link = netlink.link(self.device)
@@ -90,6 +92,10 @@ class IngressAttachment(Attachment):
             privileged.remove_redirect(link.index, self._ifb)
             raise
         return ifb
+
+    def check(self) -> None:
+        """Raise Conflict where the queue there is someone else's, NotFound where there is no such device."""
+        self._named(netlink.redirects, netlink.link(self.device).index, self._ifb)
 
     def current(self) -> Link | None:
         index = self._index()
@@ -106,3 +112,11 @@ class IngressAttachment(Attachment):
         with contextlib.suppress(Conflict):
             ours = index if index is not None and netlink.redirects(index, self._ifb) else None
         privileged.remove_redirect(ours, self._ifb)
+
+
+def detach_all_taps() -> None:
+    """Remove every redirection of this host, as an agent that was killed leaves them; its taps may have ended since."""
+    for _, name in socket.if_nameindex():
+        if re.fullmatch("fpi[0-9a-f]{8}", name):
+            with contextlib.suppress(NotFound):
+                IngressAttachment(netlink.alias(name).removeprefix(netlink.IFB_ALIAS), name).detach()

@@ -11,7 +11,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from fpga_pool.drivers.egress.tc import messages
 from fpga_pool.drivers.egress.tc.messages import FlowFilter, HtbClass
-from fpga_pool.drivers.egress.tc.netlink import INGRESS_PRIOS, Refusal, redirects, transact
+from fpga_pool.drivers.egress.tc.netlink import IFB_ALIAS, INGRESS_PRIOS, Refusal, redirects, transact
 from fpga_pool.drivers.egress.tc.places import PASSING_MINOR, QUANTUM_BYTES, ROOT_GROUP, UNLIMITED_BYTES_S, Group
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
 
@@ -41,7 +41,7 @@ def redirect(device: str, index: int, ifb: str) -> None:
         ip.link("add", ifname=ifb, kind="ifb", txqlen=_QUEUE_PACKETS)
         ifb_index = socket.if_nametoindex(ifb)
         (found,) = ip.get_links(index)
-        ip.link("set", index=ifb_index, state="up", mtu=found.get_attr("IFLA_MTU"), ifalias=f"fpga_pool: into {device}")
+        ip.link("set", index=ifb_index, state="up", mtu=found.get_attr("IFLA_MTU"), ifalias=IFB_ALIAS + device)
         ip.tc("add", "ingress", index)
         rule = {
             "parent": messages.INGRESS_HANDLE,

@@ -138,7 +138,9 @@ _RTM_GETLINK = 18
 _REQUEST = 0x1
 #: ifinfomsg: family, type, index, flags, change mask.
 _IFINFOMSG = struct.Struct("=BxHiII")
-_IFLA_MTU = 4
+_IFLA_MTU, _IFLA_IFALIAS = 4, 20
+#: How the alias of an ifb begins; the tap that is redirected to it follows.
+IFB_ALIAS = "fpga_pool: into "
 #: By these priorities an agent knows the filters of an earlier one at the ingress of a device: for IPv4, for IPv6.
 INGRESS_PRIOS = (0xF940, 0xF941)
 #: Bytes of the link header by type of device (linux/if_arp.h): Ethernet, loopback, and tun without one.
@@ -147,17 +149,26 @@ _HEADER_BYTES = {1: 14, 772: 14, 0xFFFE: 0}
 
 def link(device: str) -> Link:
     """Look a device up by its name."""
+    index, device_type, attributes = _device(device)
+    if device_type not in _HEADER_BYTES:
+        raise InvalidInput(f"device {device}: expected Ethernet or tun, found type {device_type}")
+    (mtu_bytes,) = struct.unpack("=I", attributes[_IFLA_MTU])
+    return Link(index, mtu_bytes, _HEADER_BYTES[device_type])
+
+
+def alias(device: str) -> str:
+    """Return the alias of a device, "" where it has none."""
+    return _device(device)[2].get(_IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
+
+
+def _device(device: str) -> tuple[int, int, dict[int, bytes]]:
+    """Return index, type and attributes of a device."""
     try:
         index = socket.if_nametoindex(device)
         (body,) = query(_HEADER.pack(32, _RTM_GETLINK, _REQUEST, 0, 0) + _IFINFOMSG.pack(0, 0, index, 0, 0))
     except OSError as error:
         raise NotFound(f"no network device {device} on this host: {error.strerror}") from error
-    device_type = _IFINFOMSG.unpack_from(body)[1]
-    if device_type not in _HEADER_BYTES:
-        raise InvalidInput(f"device {device}: expected Ethernet or tun, found type {device_type}")
-    attributes = dict(messages.attributes_of(body[_IFINFOMSG.size :]))
-    (mtu_bytes,) = struct.unpack("=I", attributes[_IFLA_MTU])
-    return Link(index, mtu_bytes, _HEADER_BYTES[device_type])
+    return index, _IFINFOMSG.unpack_from(body)[1], dict(messages.attributes_of(body[_IFINFOMSG.size :]))
 
 
 def is_ours(index: int) -> bool:

@@ -1,18 +1,23 @@
 """All devices of a host as one egress driver: a flow is limited where its source's packets pass."""
 
 import ipaddress
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
-from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+from fpga_pool.drivers.egress.tc.attachment import IngressAttachment, detach_all_taps
+from fpga_pool.drivers.egress.tc.driver import TcDriver
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
+
+LOG = logging.getLogger(__name__)
 
 
 class TcEgress(EgressDriver):
-    """`drivers` by the network that they serve, such as "192.0.2.0/24" for the NIC and "10.0.0.7/32" for a guest's tap.
+    """`drivers` by the network that they serve, such as "192.0.2.0/24" for the NIC; the most specific network counts.
 
-    The most specific network counts.
+    A flow of a virtual machine is limited at the tap that has its source address, of those that are followed.
     """
 
     def __init__(self, drivers: Mapping[str, EgressDriver]) -> None:
@@ -22,6 +27,10 @@ class TcEgress(EgressDriver):
             raise InvalidInput(f"network of a device: {error}") from error
         self._networks = sorted(networks.items(), key=lambda item: item[0].prefixlen, reverse=True)
         self._driver_of: dict[str, EgressDriver] = {}
+        #: Device of each address of each virtual machine, None before they are known; the drivers of those with flows.
+        self._taps: dict[tuple[str, str], str] | None = None
+        self._at_taps: dict[str, EgressDriver] = {}
+        self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def open(self, flow: Flow, rate_bps: float) -> None:
@@ -67,6 +76,21 @@ class TcEgress(EgressDriver):
                 for key in part:
                     self._driver_of.pop(key, None)
 
+    def follow(self, taps: Mapping[tuple[str, str], str]) -> frozenset[str]:
+        with self._lock:
+            self._taps = dict(taps)
+            devices = frozenset(taps.values())
+            for device in self._at_taps.keys() - devices:
+                ended = self._at_taps[device]
+                ended.reset()
+                del self._at_taps[device]
+                self._driver_of = {key: driver for key, driver in self._driver_of.items() if driver is not ended}
+            refused = self._refused
+            self._refused = {device: why for device in devices if (why := _refusal(device))}
+            for device in self._refused.keys() - refused.keys():
+                LOG.warning("flows are not held: %s", self._refused[device])
+            return devices - self._refused.keys()
+
     def flows(self) -> tuple[LimitedFlow, ...]:
         return tuple(limited for driver in self._distinct() for limited in driver.flows())
 
@@ -74,17 +98,38 @@ class TcEgress(EgressDriver):
         with self._lock:
             for driver in self._distinct():
                 driver.reset()
+            detach_all_taps()
+            self._at_taps.clear()
             self._driver_of.clear()
 
     def _distinct(self) -> list[EgressDriver]:
-        return list(dict.fromkeys(driver for _, driver in self._networks))
+        return list(dict.fromkeys([*(driver for _, driver in self._networks), *self._at_taps.values()]))
 
     def _serving(self, flow: Flow) -> EgressDriver:
         try:
             address = ipaddress.ip_address(flow.source_address)
         except ValueError:
             raise InvalidInput(f"source_address: expected an address, got {flow.source_address!r}") from None
+        if flow.server:
+            return self._at_tap(flow.server, str(address))
         for network, driver in self._networks:
             if address in network:
                 return driver
         raise InvalidInput(f"flow {flow.key}: no device is configured for source {flow.source_address}")
+
+    def _at_tap(self, server: str, address: str) -> EgressDriver:
+        if self._taps is None:
+            raise NotFound("the taps of this host are not known yet")
+        device = self._taps.get((server, address))
+        if device is None:
+            raise InvalidInput(f"server {server}: no tap of it on this host has address {address}")
+        return self._at_taps.setdefault(device, TcDriver(device, "ingress"))
+
+
+def _refusal(device: str) -> str:
+    """Return why flows cannot be held at a tap; "" = they can."""
+    try:
+        IngressAttachment(device).check()
+    except (FpgaPoolError, OSError) as error:
+        return str(error)
+    return ""

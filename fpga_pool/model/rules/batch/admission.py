@@ -9,11 +9,12 @@ from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState, Slot
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
 from fpga_pool.model.rules.shared.changes import change_job, send
+from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
@@ -42,7 +43,7 @@ def admit_batch(
 ) -> tuple[Batch, list[Job]]:
     """Return a batch and its jobs as `create_batch` stores them, each in its shard; InvalidInput as there."""
     hosts, slots = tx.hosts(), tx.slots()
-    check_batch(request.jobs, hosts, slots, catalogue, settings)
+    check_batch(request.jobs, known_requesters(tx, hosts, request.jobs, request.project_id), slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
@@ -57,7 +58,7 @@ def _work(job: JobRequest, catalogue: Catalogue) -> Work:
 
 def check_batch(
     jobs: Sequence[JobRequest],
-    hosts: Sequence[Host],
+    requesters: Collection[str],
     slots: Sequence[Slot],
     catalogue: Catalogue,
     settings: PoolSettings,
@@ -74,7 +75,6 @@ def check_batch(
         raise InvalidInput(
             f"jobs: {len(jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split the batch"
         )
-    requesters = {host.name for host in hosts}
     seen: set[str] = set()
     fitting: set[str] = set()
     for index, job in enumerate(jobs):

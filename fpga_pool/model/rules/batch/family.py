@@ -18,7 +18,14 @@ from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
 from fpga_pool.model.objects.pool import Job
 from fpga_pool.model.objects.progress import late_s as transfer_late_s
 from fpga_pool.model.rules.batch.placing import PlanRequest, require_answer
-from fpga_pool.model.rules.batch.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
+from fpga_pool.model.rules.batch.planning import (
+    Snapshot,
+    all_placed,
+    batch_problem,
+    commit_plan,
+    snapshot,
+    with_servers,
+)
 from fpga_pool.model.rules.batch.replanning import ReplanProblem, commit_replan, replan_problem, worth_replanning
 from fpga_pool.model.rules.batch.transfers import earlier_transfers, inputs_under_way
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -200,7 +207,9 @@ class BatchFamily:
         if underway is not None:
             transfers = underway.transfers
         elif snap.jobs:
-            transfers = earlier_transfers(inputs_under_way(tx, snap, now_s, begin_s), snap.view, now_s, begin_s)
+            under_way = inputs_under_way(tx, snap, now_s, begin_s)
+            snap = with_servers(tx, snap, under_way)
+            transfers = earlier_transfers(under_way, snap.view, now_s, begin_s)
         view = BatchView(snap=snap, policy=name, underway=underway, transfers=transfers, reason=reason)
         return Look(view=view, policy=policy, now_s=now_s)
 

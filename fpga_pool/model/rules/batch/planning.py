@@ -4,7 +4,7 @@ Deciding happens between two transactions: `snapshot` reads in one, `commit_plan
 whatever has changed in between; those jobs stay PENDING and are planned again.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +16,10 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
 from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, PendingBatch, Slot
+from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
 from fpga_pool.model.rules.shared.changes import change_job
+from fpga_pool.model.rules.shared.requesters import servers_among
 from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
@@ -85,7 +87,7 @@ def snapshot(
             break
     if not jobs:
         return None
-    return Snapshot(
+    snap = Snapshot(
         view=view,
         jobs=tuple(jobs),
         policy=policy,
@@ -93,6 +95,29 @@ def snapshot(
         result_sizes=_result_sizes(catalogue, settings),
         lead_s=_lead_s(jobs, settings),
     )
+    return with_servers(tx, snap, jobs)
+
+
+def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapshot:
+    """Return a snapshot in whose view the servers among the requesters of jobs stand as hosts without slots do.
+
+    A server that has ended has no limit: nothing comes of it in any case.
+    """
+    view = snap.view
+    fresh = [job for job in jobs if server_of(job.requester) and job.requester not in view.host_index]
+    if not fresh:
+        return snap
+    names = sorted({job.requester for job in fresh})
+    known = servers_among(tx, fresh)
+    egress_bps = [known[name].egress_bps if name in known else np.inf for name in names]
+    ingress_bps = [tx.host(known[name].host).ingress_bps if name in known else np.inf for name in names]
+    extended = replace(
+        view,
+        hosts=(*view.hosts, *names),
+        egress_bps=floats([*view.egress_bps, *egress_bps]),
+        ingress_bps=floats([*view.ingress_bps, *ingress_bps]),
+    )
+    return replace(snap, view=extended)
 
 
 def _is_small(batch: PendingBatch, others: int = 0) -> bool:

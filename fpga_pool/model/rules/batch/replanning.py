@@ -22,7 +22,7 @@ from fpga_pool.model.lifecycle.job import Moved, Retimed
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 from fpga_pool.model.rules.batch.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
-from fpga_pool.model.rules.batch.planning import Snapshot, ends_of, jobs_by_batch
+from fpga_pool.model.rules.batch.planning import Snapshot, ends_of, jobs_by_batch, with_servers
 from fpga_pool.model.rules.batch.transfers import TransfersLeft, is_astray
 from fpga_pool.model.rules.shared.changes import change_job, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -104,8 +104,9 @@ def replan_problem(
         move as planned.
 
     """
-    view = snap.view
     queues = {slot: list(jobs) for slot, jobs in groupby(tx.active_jobs(), attrgetter("slot"))}
+    snap = with_servers(tx, snap, [job for queue in queues.values() for job in queue])
+    view = snap.view
     functions = {job.function for job in snap.jobs} | {job.function for queue in queues.values() for job in queue}
     known = np.array([view.function_index[name] for name in sorted(functions) if name in view.function_index], np.int64)
     useful = np.flatnonzero(view.slot_usable & view.can_run[:, known].any(axis=1)) if len(known) else ints([])

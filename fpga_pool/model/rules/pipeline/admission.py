@@ -10,6 +10,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, emptiest, owned, some
+from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -29,7 +30,7 @@ def create_pipeline(
     """
     _check_sizes(request, settings)
     order = _in_order(request.subtasks)
-    requesters = {host.name for host in tx.hosts()}
+    requesters = known_requesters(tx, tx.hosts(), request.subtasks, request.project_id)
     slots = tx.slots()
     for index, subtask in enumerate(request.subtasks):
         where = f"subtasks[{index}]"

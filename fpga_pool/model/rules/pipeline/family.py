@@ -274,8 +274,10 @@ class _Options:
         parts = [(job.host, job.result_bytes or 0) for job in one.predecessors]
         parts = parts or [(one.job.requester, one.job.input_bytes)]
         ingress_bps = self._hosts[host].ingress_bps
+        # Only the places decide here, and a server that sends has the same egress to all of them.
+        egress_bps = {source: self._hosts[source].egress_bps for source, _ in parts if source in self._hosts}
         return sum(
-            8 * size / min(self._hosts[source].egress_bps, ingress_bps) for source, size in parts if source != host
+            8 * size / min(egress_bps.get(source, np.inf), ingress_bps) for source, size in parts if source != host
         )
 
 

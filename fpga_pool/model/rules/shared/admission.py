@@ -8,6 +8,7 @@ from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, Unkno
 from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Job, Slot
+from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
 #: What is stored as a job.
@@ -63,6 +64,8 @@ def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settin
     if not 0 <= job.input_bytes <= settings.max_input_bytes:
         raise InvalidInput(f"{where}.input_bytes: {job.input_bytes} is not between 0 and {settings.max_input_bytes}")
     if job.requester not in requesters:
+        if uuid := server_of(job.requester):
+            raise UnknownRequester(f"{where}.requester: no server {uuid} of this project runs on a host of the pool")
         raise UnknownRequester(f"{where}.requester: no host {job.requester!r} in the pool; known: {some(requesters)}")
 
 

@@ -25,9 +25,11 @@ from fpga_pool.model.objects.pool import (
     Slot,
     SlotState,
 )
+from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import skipped, unneeded
+from fpga_pool.model.rules.shared.requesters import can_hold, sending_host
 from fpga_pool.model.transaction import Transaction
 
 # ---- Jobs
@@ -100,18 +102,20 @@ def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
 def can_shape(tx: Transaction, job: Job) -> bool:
     """Return whether the requester's host can limit the stream of a job to its planned rates."""
     remote = job.requester != job.host and job.input_bytes > SMALL_INPUT_BYTES and bool(job.transfer)
-    return remote and bool(tx.host(job.requester).egress_driver)
+    return remote and can_hold(tx, job)
 
 
 def shape_flow(tx: Transaction, job: Job, source: str) -> None:
     """Make the requester's host limit a stream to its planned rates, which the responder has seen from this source.
 
-    A connection has one job: another one that was seen from there before has lost its own.
+    A connection has one job: another one that was seen from there before has lost its own.  Servers have sources of
+    their own, because networks of tenants may overlap.
     """
     if job.flow == source:
         return
     for other in tx.active_jobs(flow=source):
-        if other.host == job.host and other.state is JobState.WAITING_INPUT:
+        apart = other.requester != job.requester and (server_of(other.requester) or server_of(job.requester))
+        if other.host == job.host and other.state is JobState.WAITING_INPUT and not apart:
             _release_flow(tx, other)
             tx.save(replace(other, flow=""))
     seen = replace(job, flow=source)
@@ -133,17 +137,24 @@ def _shape_flow(tx: Transaction, job: Job) -> None:
         destination_port=responder.data_port,
         dispatched_at=dispatched_at,
         transfer=job.transfer,
+        server=server_of(job.requester),
     )
-    _send_to_host(tx, job.requester, f"shape {job.generation}", shape)
+    _send_to_sender(tx, job, f"shape {job.generation}", shape)
 
 
 def _release_flow(tx: Transaction, job: Job) -> None:
     release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
-    _send_to_host(tx, job.requester, f"release {job.generation}", release)
+    _send_to_sender(tx, job, f"release {job.generation}", release)
 
 
-def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
-    """Send an action that does not concern a slot, under a deterministic id: each is sent with a change of its job."""
+def _send_to_sender(tx: Transaction, job: Job, what: str, action: ShapeFlow | ReleaseFlow) -> None:
+    """Send an action on a job's flow, under a deterministic id: each is sent with a change of its job.
+
+    None is sent of a server that has ended: what held its flows has ended with its taps.
+    """
+    host = sending_host(tx, job)
+    if not host:
+        return
     tx.send(
         Command(
             id=str(uuid.uuid5(uuid.UUID(action.job), what)),

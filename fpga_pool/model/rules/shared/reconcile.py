@@ -25,6 +25,7 @@ from fpga_pool.model.rules.gang.reports import (
 from fpga_pool.model.rules.instance.instances import compare_hold, instance_leases
 from fpga_pool.model.rules.shared.changes import change_job, change_slot, displace_jobs, send
 from fpga_pool.model.rules.shared.reports import require_agent
+from fpga_pool.model.rules.shared.requesters import note_servers
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -59,6 +60,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     refuse_foreign_processors(heartbeat)
     _refuse_later_epoch(tx, heartbeat)
     returned = _store_host(tx, heartbeat, now_s)
+    note_servers(tx, heartbeat)
     note_progress(tx, heartbeat.jobs, heartbeat.at)
     note_process_progress(tx, heartbeat)
     repairs = [

@@ -16,6 +16,7 @@ from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
 from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
 from fpga_pool.model.rules.shared.changes import change_task
+from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
@@ -49,7 +50,8 @@ def create_task(
         for share in request.shares
     ]
     slots = tx.slots()
-    check_batch(requested, tx.hosts(), slots, catalogue, settings, each="shares")
+    requesters = known_requesters(tx, tx.hosts(), requested, request.project_id)
+    check_batch(requested, requesters, slots, catalogue, settings, each="shares")
     shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
     task = Task(
         uuid=request.uuid,

@@ -18,6 +18,7 @@ from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSupervisor, Parts
+from fpga_pool.services.agent.instances.taps import Taps
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
@@ -118,8 +119,9 @@ class Instances:
     `start` and `stop` are called once each.
     """
 
-    def __init__(self, parts: Parts, hook_socket: Path) -> None:
+    def __init__(self, parts: Parts, hook_socket: Path, taps: Taps) -> None:
         self._parts = parts
+        self._taps = taps
         self._hook_socket = hook_socket
         self._lock = threading.Lock()
         self._supervisors: dict[str, InstanceSupervisor] = {}
@@ -130,6 +132,7 @@ class Instances:
         """Take up the instances that slots are kept for, and listen."""
         self._hook = HookServer(self._hook_socket, self.asked)
         self._looking.start()
+        self._taps.start()
         self._parts.driver.watch(self.changed)
 
     def stop(self) -> None:
@@ -137,6 +140,7 @@ class Instances:
         if self._hook is not None:
             self._hook.close()
         self._looking.stop()
+        self._taps.stop()
         with self._lock:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
@@ -159,6 +163,7 @@ class Instances:
 
     def changed(self, instance: str, *, ended: bool = False) -> None:
         """Look at an instance that may have begun or ended to run; "" = at all."""
+        self._taps.wake()
         if not instance:
             self._look_at_all()
             return

@@ -26,6 +26,7 @@ def upgrade() -> None:
     _create_schedulers()
     _create_enrolments()
     _create_hosts()
+    _create_servers()
     _create_slots()
     _create_leases()
     _create_batches()
@@ -86,23 +87,29 @@ def _create_hosts() -> None:
         *_columns(NAME, "data_address", "shard", "availability_zone", "node"),
         *_columns(LONG_TEXT, "history"),
         *_columns(FLAG, "alive", "data_tls"),
-        *_columns(
-            INTEGER,
-            "data_port",
-            "boot",
-            "beat",
-            "reported",
-            "refused_streams",
-            "refused_commands",
-            "refused_messages",
-            "changed_in",
-            "generation",
-        ),
+        *_columns(INTEGER, "data_port", "boot", "beat", "reported", "changed_in", "generation"),
+        *_columns(INTEGER, "refused_streams", "refused_commands", "refused_messages"),
         *_columns(NUMBER, "heard_at"),
         *_columns(NUMBER, "egress_bps", "ingress_bps", nullable=True),
         **TABLE_OPTIONS,
     )
     op.create_index("ix_hosts_changed", "hosts", ["shard", "changed_in"])
+
+
+def _create_servers() -> None:
+    op.create_table(
+        "servers",
+        sa.Column("name", NAME, primary_key=True),
+        sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
+        *_columns(UUID, "uuid"),
+        *_columns(WORD, "project_id"),
+        *_columns(FLAG, "held"),
+        *_columns(INTEGER, "generation"),
+        *_columns(NUMBER, "egress_bps", nullable=True),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_servers_host", "servers", ["host"])
+    op.create_index("ix_servers_uuid", "servers", ["uuid"])
 
 
 def _create_slots() -> None:

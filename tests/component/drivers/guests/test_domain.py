@@ -1,15 +1,17 @@
 """Domains as libvirt and Nova describe them."""
 
+import math
+
 import pytest
 
-from fpga_pool.drivers.guests.domain import function_xml, parse
+from fpga_pool.drivers.guests.domain import Tap, function_xml, parse
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 
 UUID = "6ac0cc8b-4f8c-4b2b-a6e2-bd2d2a6b0d0e"
 
 
-def domain(specs="", devices="", uuid=UUID):
+def domain(specs="", devices="", uuid=UUID, ports=""):
     """Return a domain with Nova's metadata, as nova 34 writes it."""
     return f"""<domain type='qemu' id='3'><name>instance-0000002a</name><uuid>{uuid}</uuid>
       <metadata><nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
@@ -17,6 +19,7 @@ def domain(specs="", devices="", uuid=UUID):
         <nova:flavor name="fpga.small" id="7"><nova:memory>512</nova:memory><nova:vcpus>1</nova:vcpus>
           <nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>
         <nova:owner><nova:user uuid="u1">ann</nova:user><nova:project uuid="p1">demo</nova:project></nova:owner>
+        <nova:ports>{ports}</nova:ports>
       </nova:instance></metadata><devices>{devices}</devices></domain>"""
 
 
@@ -78,3 +81,29 @@ def test_a_function_is_found_as_it_was_passed_among_devices_of_others():
 def test_what_is_no_pci_address_is_refused(address):
     with pytest.raises(InvalidInput, match="PCI address"):
         function_xml(0, address)
+
+
+def port(uuid, *addresses):
+    ips = "".join(f'<nova:ip type="fixed" address="{address}" ipVersion="4"/>' for address in addresses)
+    return f'<nova:port uuid="{uuid}">{ips}<nova:ip type="floating" address="203.0.113.9" ipVersion="4"/></nova:port>'
+
+
+def interface(device, bandwidth=""):
+    return f"<interface type='bridge'><target dev='{device}'/>{bandwidth}</interface>"
+
+
+def test_finds_the_taps_of_neutrons_ports_with_their_addresses_and_limits():
+    ports = port("567a4527-b0e4-4d0a-bcc2-71fda37897f7", "192.168.1.5", "fd00::5") + port("aaaaaaaa-bb-cc", "10.0.0.5")
+    # libvirt shapes what the guest is sent (inbound) as well; that is another direction.
+    limit = "<bandwidth><inbound average='1'/><outbound average='2500' peak='5000'/></bandwidth>"
+    devices = interface("tap567a4527-b0", limit) + interface("tapaaaaaaaa-bb") + interface("macvtap0")
+    assert parse(domain(ports=ports, devices=devices)).taps == (
+        Tap("tap567a4527-b0", ("192.168.1.5", "fd00::5"), 20e6),
+        Tap("tapaaaaaaaa-bb", ("10.0.0.5",), math.inf),
+    )
+
+
+def test_a_device_of_no_port_or_without_an_address_is_no_tap():
+    ports = port("567a4527-b0e4-4d0a-bcc2-71fda37897f7")
+    assert parse(domain(ports=ports, devices=interface("tap567a4527-b0") + interface("tapother"))).taps == ()
+    assert parse(f"<domain><uuid>{UUID}</uuid><devices>{interface('tap0')}</devices></domain>").taps == ()

@@ -1,6 +1,7 @@
 """A compute node: the real agent and hook, a hypervisor and a scheduler in memory."""
 
 import io
+import math
 import socket
 import threading
 from dataclasses import replace
@@ -15,6 +16,7 @@ from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
 from fpga_pool.services.agent.instances.supervisor import Parts
+from fpga_pool.services.agent.instances.taps import Taps
 
 HOOK = Path(__file__).parents[4] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 SLOTS = ["h0/sim0/slot0", "h0/sim0/slot1"]
@@ -183,7 +185,7 @@ class Host:
             limits=ChannelLimits(),
             prepare_s=5.0,
         )
-        self.instances = Instances(parts, self.socket)
+        self.instances = Instances(parts, self.socket, Taps(parts.driver.running, None, math.inf))
         self.instances.start()
 
     def restart(self):

@@ -9,11 +9,12 @@ from fpga_pool.core.cluster.hosts import EarliestHost
 from fpga_pool.core.cluster.slowdown import Run as CardRun
 from fpga_pool.core.cluster.slowdown import learned_from
 from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
-from fpga_pool.model.messages.agents import AssignJob, ReleaseJob
+from fpga_pool.model.messages.agents import AssignJob, ObservedServer, ReleaseJob
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, Run, SlotState
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
+from fpga_pool.model.values import changed
 
 UUIDS = {name: f"00000000-0000-4000-8000-{number:012d}" for number, name in enumerate("abcdef")}
 
@@ -77,6 +78,15 @@ def test_a_subtask_waits_for_its_predecessors_and_reads_their_results_in_the_ord
     assert isinstance(assign, AssignJob)
     assert [(source.job, source.host) for source in assign.sources] == [(UUIDS["b"], "h0"), (UUIDS["a"], "h0")]
     assert assign.input_bytes == pool.job(UUIDS["c"]).input_bytes == 3 + 3
+
+
+def test_the_first_input_may_come_from_a_server_of_the_project(pool, submit, step):
+    server = ObservedServer(uuid=UUIDS["f"], project_id="p", egress_bps=2e6, held=True)
+    with pytest.raises(UnknownRequester, match="no server"):
+        submit(subtask("a", requester=f"server:{server.uuid}"))
+    pool.heard(changed(pool.heartbeat(), servers=(server,)))
+    submit(subtask("a", requester=f"server:{server.uuid}"), subtask("b", "a"))
+    assert step() == ["a"]
 
 
 def test_agents_keep_the_results_that_others_read_whoever_has_them(pool, submit, step):

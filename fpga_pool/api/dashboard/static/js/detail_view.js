@@ -143,7 +143,7 @@ export class DetailView {
       job: jobLink,
       host: (name) => link("host", name, name),
       batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
-      requester: (name) => link("host", name, name),
+      requester: (name) => (name.startsWith("server:") ? name : link("host", name, name)),
     };
     const jobs =
       kind === "batch"

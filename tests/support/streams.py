@@ -1,0 +1,127 @@
+"""TCP streams that count what arrives, and their goodput against the rates that they are held to."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from fpga_pool.drivers.egress.base import Flow
+
+RAMP_S, WINDOW_S = 1.0, 4.0
+#: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
+#: late by up to this much where the host runs when it should.
+STARVED_S = 0.02
+MAX_WINDOWS = 8
+
+
+@dataclass
+class Stream:
+    """A TCP stream at full speed, and a receiver that counts."""
+
+    near: socket.socket
+    far: socket.socket
+    received_bytes: int = 0
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> "Stream":
+        self._run(self._send)
+        self.receive()
+        return self
+
+    def receive(self) -> None:
+        """Count what arrives, whoever sends it."""
+        self._run(self._receive)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.threads.append(thread)
+
+    def stop(self) -> None:
+        # Whatever still waits for its turn in a queue shall not be waited for.
+        for end in (self.near, self.far):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        self.near.close()
+        self.far.close()
+
+    def flow(self, key: str) -> Flow:
+        source, destination = self.near.getsockname(), self.near.getpeername()
+        return Flow(
+            key=key,
+            source_address=source[0],
+            source_port=source[1],
+            destination_address=destination[0],
+            destination_port=destination[1],
+        )
+
+    def _send(self) -> None:
+        block = bytes(1 << 18)
+        with contextlib.suppress(OSError):
+            while True:
+                self.near.sendall(block)
+
+    def _receive(self) -> None:
+        buffer = bytearray(1 << 18)
+        with contextlib.suppress(OSError):
+            while count := self.far.recv_into(buffer):
+                self.received_bytes += count
+
+
+class Canary:
+    """Notes how late a thread that sleeps 5 ms wakes up: a host that is busy elsewhere sends late too."""
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            began_s = time.monotonic()
+            time.sleep(0.005)
+            self.worst_s = max(self.worst_s, time.monotonic() - began_s - 0.005)
+
+
+def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], float]:
+    """Return the goodput of each stream, as its receiver counts it, and how late a thread was meanwhile."""
+    with Canary() as canary:
+        before, began_s = [stream.received_bytes for stream in streams], time.monotonic()
+        time.sleep(window_s)
+        after, took_s = [stream.received_bytes for stream in streams], time.monotonic() - began_s
+    return [8 * (end - begin) / took_s for begin, end in zip(before, after, strict=True)], canary.worst_s
+
+
+def _wrong(found_bps, rates_bps, tolerance):
+    """Relative errors above the tolerance."""
+    errors = [goodput / rate - 1 for goodput, rate in zip(found_bps, rates_bps, strict=True)]
+    return [
+        f"{rate / 1e6:g} Mbit/s: {error:+.2%}"
+        for rate, error in zip(rates_bps, errors, strict=True)
+        if abs(error) > tolerance
+    ]
+
+
+def check_rates(streams, rates_bps, *, window_s=WINDOW_S, tolerance=0.01):
+    """Measure once, and again only while the host did not run when it should."""
+    windows = []
+    for _ in range(MAX_WINDOWS):
+        found_bps, late_s = goodputs_bps(streams, window_s)
+        windows.append((_wrong(found_bps, rates_bps, tolerance), f"the host was late by up to {late_s:.3f} s"))
+        if not windows[-1][0] or late_s <= STARVED_S:
+            break
+    assert not windows[-1][0], windows
