@@ -126,6 +126,12 @@ class BatchProblem:
         return int(self.seconds.shape[1])
 
     @property
+    def free_s(self) -> Floats:
+        """(A,) from when on each accelerator may load: before time 0 where it is free and a head start is given."""
+        free_s: Floats = np.where(self.ready_s > 0.0, self.ready_s, -self.head_start_s)
+        return free_s
+
+    @property
     def shares_ports(self) -> bool:
         """Whether loads of some accelerators have to wait for each other."""
         return bool(self.load_s.any()) and len(np.unique(self.port)) < self.accelerators

@@ -40,12 +40,10 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
     by_slot = order[np.argsort(place, kind="stable")]
     used, jobs = np.unique(place, return_counts=True)
     slots = by_port[used]
-    ready_s = problem.ready_s[slots]
     seconds = problem.seconds[by_slot, accelerator[by_slot]]
     loops.execute(
-        np.cumsum(jobs), problem.port[slots], np.where(ready_s > 0.0, ready_s, -problem.head_start_s),
-        problem.loaded[slots], problem.load_s[slots], problem.function[by_slot], np.array(arrived_s)[by_slot], seconds,
-        start_s_by_slot := np.empty(len(by_slot)),
+        np.cumsum(jobs), problem.port[slots], problem.free_s[slots], problem.loaded[slots], problem.load_s[slots],
+        problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
     )  # fmt: skip
     start_s[by_slot] = start_s_by_slot
     return start_s

@@ -72,7 +72,9 @@ class _Placing:
         self._local_host = problem.local_host.tolist()
         self._egress_bps, self._ingress_bps = problem.egress_bps.tolist(), problem.ingress_bps.tolist()
         self._load_s, self._loaded = problem.load_s.tolist(), problem.loaded.tolist()
-        self._free_s: list[float] = problem.ready_s.tolist()
+        self._free_s: list[float] = problem.free_s.tolist()
+        #: Until when loads of each port follow one another from the start on.
+        self._port, self._port_s = problem.port.tolist(), dict.fromkeys(problem.port.tolist(), -problem.head_start_s)
         self._egress_free_s = [0.0] * len(self._egress_bps)
         self._ingress_free_s = [0.0] * len(self._ingress_bps)
         self._last_arrival_s = [0.0] * len(self._slots)
@@ -90,11 +92,12 @@ class _Placing:
         arrives_s = self._arrivals_s(job)
         seconds, function = self._seconds[job], self._function[job]
         free_s, loaded, load_s, jobs = self._free_s, self._loaded, self._load_s, self._jobs
+        port, port_s = self._port, self._port_s
         best, best_s = -1, inf
         for slot, host in self._slots:
             ready_s = free_s[slot]
             if loaded[slot] != function:
-                ready_s += load_s[slot]
+                ready_s = max(ready_s, port_s[port[slot]]) + load_s[slot]
             arrival_s = arrives_s[host]
             end_s = (ready_s if ready_s > arrival_s else arrival_s) + seconds[slot]
             if end_s < best_s or (end_s == best_s and jobs[slot] < jobs[best]):
@@ -104,6 +107,8 @@ class _Placing:
         self.accelerator[job], self.start_s[job], self.end_s[job] = best, best_s - seconds[best], best_s
         self.in_turn &= arrives_s[host] >= self._last_arrival_s[best] and seconds[best] > 0.0
         self._last_arrival_s[best] = arrives_s[host]
+        if loaded[best] != function and free_s[best] <= port_s[port[best]]:
+            port_s[port[best]] += load_s[best]
         free_s[best], loaded[best] = best_s, function
         jobs[best] += 1
 

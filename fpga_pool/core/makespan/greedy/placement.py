@@ -18,7 +18,8 @@ def place(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> 
     Ties go to the responder with the least ingress work, then to the lowest index.  Where nothing computes, egress
     takes the same time whatever the placement, and ingress alone decides: largest first on uniform machines.
 
-    No responder gets more ingress than `ingress_cap_s` as long as another one has room.
+    The first loads of a configuration port are taken to follow one another.  No responder gets more ingress than
+    `ingress_cap_s` as long as another one has room.
     """
     from fpga_pool.core.makespan.kernels import joint
 
@@ -28,7 +29,7 @@ def place(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> 
         problem.seconds, order, np.array(problem.requester), np.array(problem.responder), 8.0 * problem.input_bytes,
         1.0 / problem.egress_bps if computes else np.zeros(len(problem.egress_bps)), 1.0 / problem.ingress_bps,
         np.array(problem.local_host), np.array(problem.function), np.array(problem.loaded), np.array(problem.load_s),
-        np.array(problem.release_s), np.array(problem.ready_s), np.zeros(len(problem.ingress_bps)), accelerator,
-        ingress_cap_s,
+        np.array(problem.release_s), problem.free_s, np.zeros(len(problem.ingress_bps)),
+        np.unique(problem.port, return_inverse=True)[1], accelerator, ingress_cap_s,
     )  # fmt: skip
     return accelerator

@@ -19,18 +19,21 @@ _REALS, _WHOLES = "float64[::1]", "int64[::1]"
 
 
 @compiled(
-    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES])}, float64)",
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES] * 2)},"
+    " float64)",
 )
 def place(  # type: ignore[no-untyped-def]
     seconds, order, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, function, loaded,
-    load_s, release_s, free_s, ingress_s, accelerator,
+    load_s, release_s, free_s, ingress_s, port, accelerator,
     ingress_cap_s,
 ):  # fmt: skip
     """`greedy.place` compiled: each job of `order` where it would end first; ties to the least ingress work.
 
     No responder gets more ingress than `ingress_cap_s`; where all would, the least is best.  `free_s` (A,) begins as
-    the ready times; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
+    when each may load; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
     """
+    # Of each port, numbered 0..A - 1, until when loads follow one another from the start on.
+    port_s = np.full(len(port), free_s.min())
     egress_s = np.zeros(len(egress_s_per_bit))
     hosts = len(ingress_s_per_bit)
     arrival_s = np.empty(hosts)
@@ -54,7 +57,7 @@ def place(  # type: ignore[no-untyped-def]
             h = responder[a]
             if local_host[u] != h and ingress_s[h] + bits[i] * ingress_s_per_bit[h] > cap_s:
                 continue
-            ready_s = free_s[a] if loaded[a] == function[i] else free_s[a] + load_s[a]
+            ready_s = free_s[a] if loaded[a] == function[i] else max(free_s[a], port_s[port[a]]) + load_s[a]
             end_s = max(ready_s, arrival_s[responder[a]]) + seconds[i, a]
             if end_s < best_s * (1 - _SAME) or (
                 end_s <= best_s * (1 + _SAME)
@@ -64,6 +67,8 @@ def place(  # type: ignore[no-untyped-def]
                 best = a
                 best_s = end_s
         accelerator[i] = best
+        if loaded[best] != function[i] and free_s[best] <= port_s[port[best]]:
+            port_s[port[best]] += load_s[best]
         free_s[best] = best_s
         loaded[best] = function[i]
         h = responder[best]

@@ -60,7 +60,5 @@ def _require_modelled(problem: BatchProblem) -> None:
         raise ValueError(
             "group: more than one fairness group, whose order the makespan does not determine; plan each separately"
         )
-    if problem.shares_ports:
-        raise ValueError("port: the model does not include loads that take turns at a configuration port")
     if problem.output_bytes.any():
         raise ValueError("output_bytes: the model does not include the transfer of results")

@@ -254,8 +254,9 @@ class _Sequence:
         order = np.argsort(start_s, kind="stable")
         replayed = schedule(problem, accelerator, order, Transfers(arrived_s, segments))
         ends_s = float((start_s + problem.seconds[np.arange(jobs), accelerator]).max())
-        # Slots that never wait while there is work could lose time by it where functions are loaded.
-        if replayed.makespan_s <= ends_s * (1 + _REPLAYED):
+        # Slots that never wait while there is work could lose time by it where functions are loaded.  Loads of a port
+        # take turns, which the programme does not know: with these its optimum is a bound only.
+        if problem.shares_ports or replayed.makespan_s <= ends_s * (1 + _REPLAYED):
             return replayed
         return Schedule(accelerator, start_s, segments, ends_s)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect, Makespan
+from fpga_pool.core.makespan.greedy.execution import execute
 from fpga_pool.core.makespan.search.best import MakespanParams, plan
 from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem
@@ -67,9 +68,14 @@ def test_seconds_limit_the_search():
     assert next(now_s) < 20.0
 
 
-def test_the_reference_refuses_ports_that_are_shared():
-    with pytest.raises(ValueError, match="port: the model does not include loads that take turns"):
-        Exact().decide(on_cards(2, jobs=3, cards=1), None, 0.0, np.random.default_rng(0))
+def test_the_reference_lets_loads_take_turns_and_claims_no_more_than_a_bound():
+    problem, rng = on_cards(2, jobs=3, cards=1), np.random.default_rng(0)
+    found = Exact().decide(problem, None, 0.0, rng)
+    assert found.lower_bound_s <= found.makespan_s <= plan(problem, rng=rng).makespan_s
+    arrived_s = np.zeros(problem.jobs)
+    np.maximum.at(arrived_s, found.segment_job, found.segment_end_s)
+    order = np.argsort(found.start_s, kind="stable")
+    assert found.start_s == pytest.approx(execute(problem, found.accelerator, order, arrived_s))
 
 
 def test_sparing_plans_are_searched_too():

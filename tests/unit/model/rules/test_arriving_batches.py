@@ -77,8 +77,11 @@ def overload(pool):
 def test_jobs_that_only_compute_start_at_once(pool, plan, first):
     batch = pool.create("aes", "aes", requester="h0", input_bytes=0)
     plan()
-    # Their slots load for half a second.
-    assert [pool.job(f"{batch}.{number}").start_s for number in range(2)] == pytest.approx([0.5, 0.5])
+    # Slots load for half a second, in turn where they are of one card; the inputs of the first batch move for longer.
+    starts_s = [pool.job(f"{batch}.{number}").start_s for number in range(2)]
+    assert min(starts_s) >= 0.5
+    assert max(starts_s) <= 1.5
+    assert max(end_s for _, _, _, end_s, _ in pieces(pool)) - pool.now_s > 2.5
     assert overload(pool) < 1e-6
 
 
