@@ -128,7 +128,7 @@ class BatchProblem:
     @property
     def free_s(self) -> Floats:
         """(A,) from when on each accelerator may load: before time 0 where it is free and a head start is given."""
-        free_s: Floats = np.where(self.ready_s > 0.0, self.ready_s, -self.head_start_s)
+        free_s: Floats = np.where(self.ready_s > 0.0, self.ready_s, 0.0 - self.head_start_s)  # never -0.0
         return free_s
 
     @property
