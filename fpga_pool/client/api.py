@@ -6,7 +6,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from fpga_pool.client.filters import EventFilters, HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
+from fpga_pool.client.filters import (
+    BatchChanges,
+    BatchOptions,
+    EventFilters,
+    HostFilters,
+    JobFilters,
+    SlotFilters,
+    TaskFilters,
+    WorkFilters,
+)
 from fpga_pool.client.resources import marker_of, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
@@ -92,16 +101,16 @@ class PoolApi:
         jobs: Sequence[JobRequest],
         *,
         name: str = "",
-        policy: str = "",
         uuid: str | None = None,
         patience_s: float = CREATE_PATIENCE_S,
+        **options: Unpack[BatchOptions],
     ) -> Batch:
         """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid.
 
         A pool that does not answer is asked again for `patience_s`; then ServiceUnavailable is raised.
         """
         uuid = uuid or str(uuid4())
-        body = {"uuid": uuid, "name": name, "policy": policy, "jobs": to_plain(jobs)}
+        body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **options}
         return self._create(Batch, "batch", body, lambda: self.batch(uuid), patience_s)
 
     def _create(
@@ -131,12 +140,12 @@ class PoolApi:
                 time.sleep(pause_s)
                 paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def plan(self, jobs: Sequence[JobRequest], *, policy: str = "") -> PlannedBatch:
+    def plan(self, jobs: Sequence[JobRequest], **options: Unpack[BatchOptions]) -> PlannedBatch:
         """Return what would become of a batch if it was created now, with the errors of `create_batch`.
 
         TooManyRequests where the pool plans others without storing them for longer than a minute.
         """
-        body = {"policy": policy, "jobs": to_plain(jobs)}
+        body = {"jobs": to_plain(jobs), **options}
         return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
 
     def batches(self, limit: int | None = None, **filters: Unpack[WorkFilters]) -> list[Batch]:
@@ -203,6 +212,10 @@ class PoolApi:
     def cancel(self, uuid: str) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""
         return read(Batch, self._http.call("DELETE", f"/v1/batches/{segment(uuid)}"), "batch")
+
+    def change_batch(self, uuid: str, **changes: Unpack[BatchChanges]) -> Batch:
+        """Change a batch, or a pipeline: while it is `held`, none of its jobs without an input here gets a place."""
+        return read(Batch, self._http.call("PATCH", f"/v1/batches/{segment(uuid)}", body=changes), "batch")
 
     def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return leave to move the bytes of jobs; each ticket is good for one stream."""

@@ -1,7 +1,21 @@
-"""What lists of the API are narrowed by."""
+"""What lists of the API are narrowed by, and what batches are created with."""
 
 from collections.abc import Sequence
 from typing import TypedDict
+
+
+class BatchOptions(TypedDict, total=False):
+    """How a batch is to run."""
+
+    policy: str
+    #: Its jobs get no places before it is released.
+    held: bool
+
+
+class BatchChanges(TypedDict, total=False):
+    """What of a batch is to be otherwise."""
+
+    held: bool
 
 
 class NameFilters(TypedDict, total=False):

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner
+from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
@@ -89,10 +90,8 @@ class TaskOptions(TypedDict, total=False):
     ssl_context: ssl.SSLContext | None
 
 
-class RunOptions(TaskOptions, total=False):
+class RunOptions(TaskOptions, BatchOptions, total=False):
     """Options of the run of a batch."""
-
-    policy: str
 
 
 class Client(PoolApi):
@@ -132,10 +131,10 @@ class Client(PoolApi):
         *,
         output_dir: str | Path | None = None,
         name: str = "",
-        policy: str = "",
         on_progress: Callable[[BatchProgress], None] = lambda _: None,
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        **options: Unpack[BatchOptions],
     ) -> BatchRunner:
         """Return what will run these jobs as one batch.
 
@@ -147,7 +146,7 @@ class Client(PoolApi):
             read_inputs(jobs),
             output_dir=_directory(output_dir),
             name=name,
-            policy=policy,
+            options=options,
             settings=settings,
             ssl_context=ssl_context,
             on_progress=on_progress,
@@ -157,9 +156,13 @@ class Client(PoolApi):
         """Create a batch and return when the pool holds its inputs; see `run` and, for its results, `fetch`."""
         return self.runner(jobs, **options).submit()
 
-    def dry_run(self, jobs: Iterable[JobSpec], *, policy: str = "") -> PlannedBatch:
+    def create(self, jobs: Iterable[JobSpec], *, name: str = "", **options: Unpack[BatchOptions]) -> Batch:
+        """Create a batch and return at once; `attach` sends its inputs, with the same sources."""
+        return self.create_batch(job_requests(read_inputs(jobs)), name=name, **options)
+
+    def dry_run(self, jobs: Iterable[JobSpec], **options: Unpack[BatchOptions]) -> PlannedBatch:
         """Return what would become of a batch if it was created now; nothing is stored, loaded or sent."""
-        return self.plan(job_requests(read_inputs(jobs)), policy=policy)
+        return self.plan(job_requests(read_inputs(jobs)), **options)
 
     def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
         """Continue a batch that a client has left, or was killed over, and return when all its results are here.

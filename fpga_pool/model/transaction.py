@@ -93,7 +93,7 @@ class Transaction(Protocol):
         ...
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
+        """Return the batches with jobs in state PENDING that are not withheld, oldest first, by uuid."""
         ...
 
     def policies_at_work(self) -> Collection[str]:

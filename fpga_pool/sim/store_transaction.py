@@ -83,7 +83,8 @@ class MemoryTransaction:
         pending: dict[str, list[Job]] = {}
         for job in self._pending():
             pending.setdefault(job.batch_uuid, []).append(job)
-        oldest_first = sorted(map(self.batch, pending), key=lambda batch: (batch.created_at, batch.uuid))
+        batches = [batch for batch in map(self.batch, pending) if not batch.withheld]
+        oldest_first = sorted(batches, key=lambda batch: (batch.created_at, batch.uuid))
         return {
             batch.uuid: PendingBatch(
                 created_at=batch.created_at,

@@ -192,7 +192,7 @@ class Reads(GangReads, TaskReads, RunReads):
         return found
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
+        """Return the batches with jobs in state PENDING that are not withheld, oldest first, by uuid."""
         found: dict[str, PendingBatch] = {}
         for created_at, uuid, policy, function, jobs, input_bytes in self._execute(
             pending_batches(scoped=bool(self._scope)), Job

@@ -180,7 +180,7 @@ def shard_generations() -> Select[Any]:
 def pending_batches(*, scoped: bool) -> Select[Any]:
     """Return the query for age, uuid, policy and one function of each batch that has such a job in state PENDING.
 
-    And how many such jobs there are, and the bytes of their largest input.
+    Not of those that are withheld.  And how many such jobs there are, and the bytes of their largest input.
     """
     jobs, batches = table(Job), table(Batch)
     age = batches.c.created_at, batches.c.uuid
@@ -188,6 +188,7 @@ def pending_batches(*, scoped: bool) -> Select[Any]:
     found = select(*age, *asked, func.count(), func.max(jobs.c.input_bytes))
     found = found.select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
     pending = found.where(jobs.c.state == JobState.PENDING, *_within(jobs.c.shard, scoped=scoped))
+    pending = pending.where(batches.c.held.is_(False))
     return pending.group_by(*age, *asked).order_by(*age)
 
 

@@ -18,6 +18,7 @@ from fpga_pool.cli.client.outlook import job_table, outlook
 from fpga_pool.cli.client.progress import add_progress, add_streams, bars, following, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import Batch, BatchState, Job, JobState, place_kind
@@ -130,16 +131,26 @@ class Create(CreateWork):
             help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
             "loaded or sent",
         )
+        ends.add_argument(
+            "--hold",
+            action="store_true",
+            help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
+            "the files",
+        )
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
         return self.client.runner(_specs(parsed_args), policy=parsed_args.policy, **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run it and show what came of it; or show what would."""
+        """Run it and show what came of it; or show what would, or what is held back."""
+        options: BatchOptions = {"policy": parsed_args.policy}
+        if parsed_args.hold:
+            options["held"] = True
+            return listing([self.client.create(_specs(parsed_args), name=parsed_args.name, **options)])
         if not parsed_args.dry_run:
             return super().take_action(parsed_args)
-        plan = self.client.dry_run(_specs(parsed_args), policy=parsed_args.policy)
+        plan = self.client.dry_run(_specs(parsed_args), **options)
         return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
@@ -237,6 +248,31 @@ class Cancel(PoolLister):
         return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
 
 
+class Hold(PoolLister):
+    """Hold batches back: their jobs get no slots until `batch release`.
+
+    Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
+    """
+
+    HELD = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of the batch, or pipeline")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Change each."""
+        return listing(self.for_each(parsed_args.batches, lambda uuid: self.client.change_batch(uuid, held=self.HELD)))
+
+
+class Release(Hold):
+    """Let the jobs of batches that were held back get slots."""
+
+    HELD = False
+
+
 class Jobs(FormattableColumn[Any]):
     """The jobs of a batch: a line for each, or a list of objects."""
 
@@ -274,7 +310,7 @@ class Jobs(FormattableColumn[Any]):
 
 def listing(batches: Sequence[Batch]) -> Table:
     """Return batches as a table."""
-    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
+    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at", "pending_reason")
     return columns, [
         (
             batch.uuid,
@@ -285,6 +321,7 @@ def listing(batches: Sequence[Batch]) -> Table:
             batch.jobs_failed,
             batch.jobs_cancelled,
             Moment(batch.created_at),
+            batch.withheld,
         )
         for batch in batches
     ]

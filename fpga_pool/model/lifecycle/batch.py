@@ -33,6 +33,16 @@ class BatchCancelRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHeld:
+    """Its owner wants no more of its jobs to get places."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReleased:
+    """Its owner lets its jobs get places again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """One of its jobs will not compute any more."""
 
@@ -81,6 +91,14 @@ def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -
     return changed(batch, cancel_requested=True), []
 
 
+def _held(batch: Batch, event: BatchHeld, now_s: float) -> Outcome:
+    return changed(batch, held=True), []
+
+
+def _released(batch: Batch, event: BatchReleased, now_s: float) -> Outcome:
+    return changed(batch, held=False), []
+
+
 def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
     counted = changed(
         batch,
@@ -114,6 +132,10 @@ _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobReopened): _job_reopened,
+}
+_UNTIL_ITS_END: dict[type, Rule[Batch]] = {BatchHeld: _held, BatchReleased: _released}
+_RULES |= {
+    (state, event): rule for state in (BatchState.PENDING, BatchState.RUNNING) for event, rule in _UNTIL_ITS_END.items()
 }
 
 BATCH = Table[Batch]("batch", _RULES)

@@ -62,6 +62,16 @@ class Receipts(Message, frozen=True, kw_only=True):
     receipts: Annotated[tuple[Receipt, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000")]
 
 
+class BatchChange(Message, frozen=True, kw_only=True):
+    """A tenant's wish to change a batch; None = as it is."""
+
+    held: Annotated[bool, Meta(description="true or false")] | None = None
+
+    def __post_init__(self) -> None:
+        if all(getattr(self, name) is None for name in self.__struct_fields__):
+            raise ValueError(f"nothing to change: expected {' or '.join(self.__struct_fields__)}")
+
+
 class SlotChange(Message, frozen=True, kw_only=True):
     """An operator's wish to take a slot out of service, or to give it back."""
 

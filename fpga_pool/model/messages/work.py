@@ -41,6 +41,8 @@ class BatchRequest(WorkRequest, frozen=True, kw_only=True):
     """A batch as a tenant asks for it; an empty policy is the operator's default."""
 
     policy: Annotated[str, text(64)] = ""
+    #: Its jobs get no places before it is released.
+    held: bool = False
     jobs: tuple[JobRequest, ...]
 
     @property

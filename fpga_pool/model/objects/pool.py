@@ -38,6 +38,9 @@ class BatchState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+#: Why jobs wait that would otherwise have places.
+HELD = "held by its owner"
+
 #: Batches that have ended.
 ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 
@@ -115,6 +118,10 @@ class Batch:
     jobs: int
     state: BatchState = BatchState.PENDING
     cancel_requested: bool = False
+    #: Its owner wants no place for its jobs for now.
+    held: bool = False
+    #: Batches that have to be complete before its jobs get places, as far as they are not.
+    waits_for: tuple[str, ...] = ()
     #: Jobs that ended, by outcome; the batch ends when they add up to `jobs`.
     jobs_completed: int = 0
     jobs_failed: int = 0
@@ -131,6 +138,18 @@ class Batch:
     input_bytes: Internal[int] = 0
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
+
+    @property
+    def withheld(self) -> str:
+        """Why its jobs get no places even where slots are free, for people; "" = they may."""
+        if self.state in ENDED_BATCHES:
+            return ""
+        others = f"waits for {_batches(self.waits_for)}" if self.waits_for else ""
+        return "; ".join(filter(None, (HELD if self.held else "", others)))
+
+
+def _batches(uuids: tuple[str, ...]) -> str:
+    return f"batch {uuids[0]}" if len(uuids) == 1 else f"batches {', '.join(uuids)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,7 +153,8 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
     who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": group.project, "name": name}
     if isinstance(group, BatchGroup):
         jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
-        return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)
+        policy = group.policy or scenario.scheduler.default_policy
+        return BatchRequest(**who, policy=policy, held=group.held, jobs=jobs)
     if isinstance(group, OnlineGroup):
         return BatchRequest(**who, policy=scenario.scheduler.online_policy, jobs=(drawn.job(group),))
     if isinstance(group, PipelineGroup):

@@ -212,6 +212,8 @@ class BatchRow(Versioned, Base):
     jobs: Mapped[int]
     state: Mapped[BatchState]
     cancel_requested: Mapped[bool]
+    held: Mapped[bool]
+    waits_for: Mapped[tuple[str, ...]] = mapped_column(Texts)
     jobs_completed: Mapped[int]
     jobs_failed: Mapped[int]
     jobs_cancelled: Mapped[int]

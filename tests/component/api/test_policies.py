@@ -39,6 +39,7 @@ ALLOWED = {
     **{f"list_{noun}_events": OWN for noun in (*NOUNS, "job")},
     "list_slot_events": INSPECT,
     "list_host_events": CATALOGUE,
+    "change_batch": USE,
     "create_tickets": USE,
     "plan_batch": USE,
     "confirm_results": USE,
@@ -61,6 +62,7 @@ JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES = {
     "create_batch": {"jobs": [JOB]},
     "plan_batch": {"jobs": [JOB]},
+    "change_batch": {"held": False},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},

@@ -224,6 +224,30 @@ def test_unknown_batch_fails_in_one_line(run):
     assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
 
 
+# ---- Hold and release
+
+
+def test_a_batch_that_is_created_held_runs_when_it_is_released(create, run, responder, files, tmp_path):
+    created = create("--hold", "--name", "night", "-f", "json", *files)
+    assert created.status == 0
+    (held,) = created.json
+    assert (held["name"], held["state"], held["pending_reason"]) == ("night", "PENDING", "held by its owner")
+    assert run("batch", "list", "-f", "json").json[0]["pending_reason"] == "held by its owner"
+    assert run("batch", "show", held["uuid"], "-f", "json").json["pending_reason"] == "held by its owner"
+    job = run("batch", "show", held["uuid"], "-f", "json").json["job_list"][0]
+    assert job["reason"] == run("job", "show", job["uuid"], "-f", "json").json["reason"] == "held by its owner"
+    (released,) = run("batch", "release", held["uuid"], "-f", "json").json
+    assert released["pending_reason"] == ""
+    attached = run("batch", "attach", held["uuid"], "--output-dir", tmp_path / "out", "--files", *files)
+    assert attached.status == 0
+
+
+def test_a_batch_whose_files_have_not_come_can_be_held(client, run, pool, files):
+    batch = client.create([JobSpec("sha256", path, "node-1") for path in files])
+    assert run("batch", "hold", batch.uuid, uuid.UUID(int=1), "-f", "json").status == 1
+    assert [job.reason for job in client.jobs(batch.uuid)] == ["held by its owner"] * 2
+
+
 # ---- Submit and leave
 
 

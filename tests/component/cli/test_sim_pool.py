@@ -227,6 +227,25 @@ def test_all_kinds_of_work_and_faults_go_together(example):
     assert not [one for one in told["history"] if one["noun"] in nouns and 25.0 < one["at_s"] < 28.0]
 
 
+# What owners of batches want -------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_held_back_waits_for_its_release(tmp_path):
+    events = [{"at_s": 1, "kind": "hold", "target": "a"}, {"at_s": 20, "kind": "release", "target": "a"}]
+    lines = [f"[[events]]\n{EVENT.format(**event)}" for event in events]
+    told = run(scenario(tmp_path, "\n".join([SMALL.replace('"a"', '"a"\narrives_s = 2'), *lines])))
+    assert told.events("batch", "a")[:2] == ["Created", "BatchPlanned"]  # it was not here yet when the hold came
+    held = SMALL.replace('"a"', '"a"\nheld = true')
+    told = run(scenario(tmp_path, "\n".join([held, lines[1]])))
+    assert (told["audit"], told["unfinished"]) == ([], [])
+    assert told.times("batch", "a", "BatchReleased") == [20.0]
+    assert min(job["started_at"] for job in told.jobs("a")) >= "1970-01-01T00:00:20"
+    assert run(scenario(tmp_path, held))["unfinished"] == ["a"]
+
+
+EVENT = 'at_s = {at_s}\nkind = "{kind}"\ntarget = "{target}"'
+
+
 # The command --------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +275,8 @@ def test_prints_the_tables_of_the_command_line(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     heads = [line for line in lines if line and line[0].islower()]
     assert heads == ["hosts", "slots", "batches", "a", "audit", "no problems found"]
-    assert "| uuid | name | state     | jobs | completed | failed | cancelled | created_at                |" in lines
+    columns = "| uuid | name | state     | jobs | completed | failed | cancelled | created_at                |"
+    assert f"{columns} pending_reason |" in lines
 
 
 def test_prints_one_object_and_nothing_else(tmp_path, capsys):

@@ -9,7 +9,7 @@ from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, HELD, Batch, Host, Job, JobState, Slot
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
@@ -17,6 +17,7 @@ from fpga_pool.model.rules.shared.changes import change_job, send
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 
 def create_batch(
@@ -46,7 +47,10 @@ def admit_batch(
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
-    return as_stored(request, request.policy, request.jobs, places, now_s)
+    batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
+    if not request.held:
+        return batch, jobs
+    return changed(batch, held=True), [changed(job, reason=HELD) for job in jobs]
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:
@@ -97,9 +101,9 @@ def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float, seen
     """Request the cancellation of a batch: completed jobs are kept, others are cancelled (`cancel_jobs`)."""
     batch = owned_batch(tx, uuid, project_id)
     require_seen(batch, seen)
-    changed, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
-    tx.save(changed)
-    return changed
+    cancelled, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
+    tx.save(cancelled)
+    return cancelled
 
 
 def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:

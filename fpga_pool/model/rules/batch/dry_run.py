@@ -172,6 +172,8 @@ class DryRun:
             self._expected_at += [] if detail.expected_at is None else [detail.expected_at]
         elif detail.expected_at is None and detail.pending_reason:
             self._reasons.append(detail.pending_reason)
+        if self._batch.withheld:
+            self._reasons.append(f"{self._batch.withheld}: planned as if it was not")
         if waiting & {job.function for job in self._jobs}:
             self._reasons.append("other jobs wait for the same slots, and may be planned first")
 

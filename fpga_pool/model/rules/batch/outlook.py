@@ -19,6 +19,8 @@ def batch_detail(
     """
     if not functions:
         return BatchDetail(batch=batch, pending_reason="", expected_at=None)
+    if batch.withheld:
+        return BatchDetail(batch=batch, pending_reason=batch.withheld, expected_at=None)
     foreign = held_by_others(tx.leases())
     hosts = {host.name: host for host in tx.hosts()}
     slots = [slot for slot in tx.slots() if usable(slot, hosts[slot.host], foreign)]

@@ -152,8 +152,8 @@ def _create_batches() -> None:
         *_columns(WORD, "project_id", "user_id", "policy"),
         *_columns(NAME, "name"),
         *_columns(STATE, "state"),
-        *_columns(LONG_TEXT, "history"),
-        *_columns(FLAG, "cancel_requested"),
+        *_columns(LONG_TEXT, "waits_for", "history"),
+        *_columns(FLAG, "cancel_requested", "held"),
         *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"),
         *_columns(NUMBER, "created_at"),
         *_columns(

@@ -3,7 +3,15 @@ import itertools
 import pytest
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, BatchCancelRequested, BatchPlanned, JobEnded
+from fpga_pool.model.lifecycle.batch import (
+    BATCH,
+    BatchBegun,
+    BatchCancelRequested,
+    BatchHeld,
+    BatchPlanned,
+    BatchReleased,
+    JobEnded,
+)
 from fpga_pool.model.objects.pool import BatchState, JobState
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
@@ -34,6 +42,17 @@ def test_cancellation_is_a_flag_that_may_be_asked_for_again(new_batch, state):
         assert (batch.state, batch.cancel_requested) == (state, True)
 
 
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+def test_a_hold_is_a_flag_that_says_why_a_batch_waits_until_it_is_released(new_batch, state):
+    batch = new_batch(state=state)
+    for _ in range(2):
+        batch, _ = BATCH.transition(batch, BatchHeld(), 9.0)
+        assert (batch.state, batch.held, batch.withheld) == (state, True, "held by its owner")
+    for _ in range(2):
+        batch, _ = BATCH.transition(batch, BatchReleased(), 10.0)
+        assert (batch.state, batch.held, batch.withheld) == (state, False, "")
+
+
 OUTCOMES = {JobState.RESULT_HELD: COMPLETED, JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED}
 
 
@@ -51,7 +70,7 @@ def test_a_batch_ends_with_its_last_job_as_the_worst_of_them(new_batch, state, e
 
 
 @pytest.mark.parametrize("state", [COMPLETED, FAILED, CANCELLED])
-@pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), JobEnded(state=JobState.FAILED)])
+@pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), BatchHeld(), JobEnded(state=JobState.FAILED)])
 def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
     with pytest.raises(InvalidTransition, match=f"batch b: .* in state {state} .possible: nothing"):
         BATCH.transition(new_batch(state=state), event, 9.0)
