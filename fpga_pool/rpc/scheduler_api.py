@@ -184,7 +184,7 @@ class SchedulerAPI:
         return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid, seen=seen)
 
     def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
-        """Hold a batch back, or release it."""
+        """Hold a batch back, or release it; change its priority."""
         return self._call(Batch, "change_batch", project_id=project_id, uuid=uuid, change=change, seen=seen)
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:

@@ -82,7 +82,23 @@ def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, fi
     wait_until(lambda: all(job.slot for job in client.jobs(held["uuid"])), "places of the released jobs", WAIT_S)
     # Held once more, it gives them back: no file has arrived.
     rows(slow_pool, "batch", "hold", held["uuid"])
-    assert {(job.state, job.counted_attempts) for job in client.jobs(held["uuid"])} == {("PENDING", 0)}
+    assert {job.state for job in client.jobs(held["uuid"])} == {"PENDING"}
     rows(slow_pool, "batch", "release", held["uuid"])
     attached = rows(slow_pool, "batch", "attach", held["uuid"], "--output-dir", tmp_path / "out", "--files", *files)
     assert [row["result"] for row in attached] == digests(files)
+
+
+def test_a_batch_runs_after_another_one_and_not_after_one_that_was_cancelled(slow_pool, files):
+    work = ("--function", "sha256", "--requester", "requester-1")
+    (first,) = rows(slow_pool, "batch", "create", "--no-wait", *work, *files)
+    done = rows(slow_pool, "batch", "create", *work, "--after", first["uuid"], *files)
+    assert [row["result"] for row in done] == digests(files)
+    client = slow_pool.client()
+    second, before = client.batches()
+    assert before.ended_at <= min(job.started_at for job in client.jobs(second.uuid))
+    (held,) = rows(slow_pool, "batch", "create", "--hold", *work, *files)
+    (last,) = rows(slow_pool, "batch", "create", "--hold", "--after", held["uuid"], *work, *files)
+    rows(slow_pool, "batch", "cancel", held["uuid"])
+    wait_until(lambda: client.batch(last["uuid"]).state == "CANCELLED", "the end of the batch that waited", WAIT_S)
+    reasons = {job.reason for job in client.jobs(last["uuid"])}
+    assert reasons == {f"not computed: batch {held['uuid']} was cancelled"}

@@ -43,6 +43,20 @@ class BatchReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged:
+    """Its owner wants it planned before others, or after them."""
+
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependenciesCompleted:
+    """Batches that it has waited for are complete."""
+
+    batches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """One of its jobs will not compute any more."""
 
@@ -99,6 +113,14 @@ def _released(batch: Batch, event: BatchReleased, now_s: float) -> Outcome:
     return changed(batch, held=False), []
 
 
+def _priority_changed(batch: Batch, event: PriorityChanged, now_s: float) -> Outcome:
+    return changed(batch, priority=event.priority), []
+
+
+def _dependencies_completed(batch: Batch, event: DependenciesCompleted, now_s: float) -> Outcome:
+    return changed(batch, waits_for=tuple(uuid for uuid in batch.waits_for if uuid not in event.batches)), []
+
+
 def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
     counted = changed(
         batch,
@@ -127,13 +149,18 @@ _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, BatchPlanned): _planned,
     (BatchState.RUNNING, BatchPlanned): _part_planned,
     (BatchState.PENDING, BatchBegun): _begun,
+    (BatchState.PENDING, DependenciesCompleted): _dependencies_completed,
     (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
     (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
     (BatchState.PENDING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobReopened): _job_reopened,
 }
-_UNTIL_ITS_END: dict[type, Rule[Batch]] = {BatchHeld: _held, BatchReleased: _released}
+_UNTIL_ITS_END: dict[type, Rule[Batch]] = {
+    BatchHeld: _held,
+    BatchReleased: _released,
+    PriorityChanged: _priority_changed,
+}
 _RULES |= {
     (state, event): rule for state in (BatchState.PENDING, BatchState.RUNNING) for event, rule in _UNTIL_ITS_END.items()
 }

@@ -25,6 +25,7 @@ from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.admission import cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.sim.pool import Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
 from fpga_pool.sim.scenario.hosts import explanations, hosts_by_cost, pool_columns, simulated_hosts
@@ -117,7 +118,9 @@ class ScenarioRun:
         for arrival in self._arrivals:
             try:
                 with self.store.trial() as tx:
-                    self._create(tx, arrival.request)
+                    request = arrival.request
+                    alone = changed(request, after=()) if isinstance(request, BatchRequest) else request
+                    self._create(tx, alone)
             except InvalidInput as error:
                 raise InvalidInput(f"{self.scenario.path}: {arrival.place}: {error}") from None
 

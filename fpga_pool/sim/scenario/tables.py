@@ -170,6 +170,9 @@ class BatchGroup(Group):
 
     policy: str = key(NAME, "", shown_default="``default_policy``")
     held: bool = key(FLAG, default=False)
+    priority: int = key(whole(-100, 100), 0)
+    deadline_s: float | None = key(POSITIVE, None, shown_default="none")
+    after: tuple[str, ...] = key(NAMES, (), shown_default="none")
     jobs: tuple[Any, ...] = key(TABLES)
     #: `jobs` as tables.
     parts: tuple[JobsTable, ...] = ()

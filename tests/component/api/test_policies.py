@@ -141,6 +141,24 @@ def test_each_persona_may_do_what_the_policy_says_and_no_more(api, persona):
     assert allowed == {name for name, personas in ALLOWED.items() if persona in personas}
 
 
+@pytest.mark.parametrize(("persona", "may"), [("member", False), ("manager", True), ("admin", True)])
+def test_a_priority_above_0_is_for_managers_and_a_lower_one_for_members(api, persona, may):
+    headers = {"X-Auth-Token": persona}
+    for priority in (-3, 0, 1):
+        allowed = may or priority <= 0
+        for path in ("/v1/batches", "/v1/plans"):
+            answer = api.post(path, json={"jobs": [JOB], "priority": priority}, headers=headers)
+            assert (answer.status_code in (200, 201)) is allowed, answer.text
+    uuid = api.post("/v1/batches", json={"jobs": [JOB], "held": True}, headers=headers).json["batch"]["uuid"]
+    for priority in (1, -3):
+        answer = api.patch(f"/v1/batches/{uuid}", json={"priority": priority}, headers=headers)
+        if may or priority < 0:
+            assert (answer.status_code, answer.json["batch"]["priority"]) == (200, priority)
+        else:
+            assert answer.json["errors"][0]["detail"].startswith("fpga_pool:raise_priority is not allowed")
+    assert api.patch(f"/v1/batches/{uuid}", json={"priority": 101}, headers=headers).status_code == 400
+
+
 @pytest.mark.parametrize("who", [None, "no such token"])
 def test_without_a_valid_token_nothing_is_answered_but_what_leads_to_keystone(api, who):
     for operation in OPERATIONS:

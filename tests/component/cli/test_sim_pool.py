@@ -243,6 +243,24 @@ def test_a_batch_that_is_held_back_waits_for_its_release(tmp_path):
     assert run(scenario(tmp_path, held))["unfinished"] == ["a"]
 
 
+def test_a_batch_of_a_scenario_waits_for_others_or_is_cancelled_with_them(tmp_path):
+    after = ""
+    for name, waits_for in (("b", "a"), ("c", "b")):
+        after += SMALL[SMALL.index("[[batches]]") :].replace('"a"', f'"{name}"\nafter = "{waits_for}"')
+    both = SMALL.replace('"a"', '"a"\ncount = 2', 1)
+    told = run(scenario(tmp_path, both + after))
+    ended = {name: told.of("batch", name, "JobEnded")[-1]["at_s"] for name in ("a-1", "a-2", "b", "c")}
+    (planned,) = told.times("batch", "b", "BatchPlanned")
+    assert planned >= max(ended["a-1"], ended["a-2"])
+    assert told.times("batch", "c", "BatchPlanned")[0] >= ended["b"]
+    held = both.replace("count = 2\ninput", "count = 2\ninput").replace('"a"\n', '"a"\nheld = true\n', 1)
+    cancel = f"[[events]]\n{EVENT.format(at_s=5, kind='cancel', target='a-2')}\n"
+    told = run(scenario(tmp_path, held + after + cancel), until_s=60.0)
+    assert {job["reason"] for name in "bc" for job in told.jobs(name)} == {
+        "not computed: batch a-2 was cancelled", "not computed: batch b was cancelled",
+    }  # fmt: skip
+
+
 EVENT = 'at_s = {at_s}\nkind = "{kind}"\ntarget = "{target}"'
 
 
@@ -299,6 +317,7 @@ def test_says_which_hosts_could_take_an_instance_and_why_not():
     ("text", "arguments", "said"),
     [
         (SMALL + "\n[[events]]\nat_s = 1\nkind = 'x'\n", [], "s.toml: events[0]: kind: expected fail, drain, leave"),
+        (SMALL.replace('"a"', '"a"\nafter = "b"'), [], "s.toml: batches[0] (a): after: no batch 'b' of its project"),
         (SMALL.replace("count = 2", "count = 20000"), [], "s.toml: batches[0] (a): jobs: 20000 jobs in one batch, at"),
         (
             SMALL.replace("[hosts", "[policy_makespan]\nx = 1\n[hosts"),

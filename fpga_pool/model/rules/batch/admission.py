@@ -9,7 +9,7 @@ from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
-from fpga_pool.model.objects.pool import ENDED_JOBS, HELD, Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, HELD, NEVER, Batch, BatchState, Host, Job, JobState, Slot
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
@@ -31,6 +31,8 @@ def create_batch(
         (or a subclass) naming the job and what would be right.
     DuplicateId
         If the batch or a job of it exists already.
+    NotFound
+        If a batch that it is to wait for is not one of its project.
 
     """
     batch, jobs = admit_batch(tx, request, catalogue, settings, now_s)
@@ -42,15 +44,20 @@ def admit_batch(
     tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[Batch, list[Job]]:
     """Return a batch and its jobs as `create_batch` stores them, each in its shard; InvalidInput as there."""
+    if request.deadline_at is not None and not now_s < request.deadline_at < NEVER:
+        raise InvalidInput("deadline_at: expected a point in time that is yet to come")
     hosts, slots = tx.hosts(), tx.slots()
     check_batch(request.jobs, hosts, slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
     batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
-    if not request.held:
-        return batch, jobs
-    return changed(batch, held=True), [changed(job, reason=HELD) for job in jobs]
+    before = [owned_batch(tx, uuid, request.project_id) for uuid in dict.fromkeys(request.after)]
+    waits_for = tuple(one.uuid for one in before if one.state is not BatchState.COMPLETED)
+    if request.held:
+        jobs = [changed(job, reason=HELD) for job in jobs]
+    options = {name: getattr(request, name) for name in ("held", "priority", "deadline_at")}
+    return changed(batch, waits_for=waits_for, **options), jobs
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:

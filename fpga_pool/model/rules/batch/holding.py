@@ -1,7 +1,7 @@
-"""Batches that their owners change: held back, and released."""
+"""Batches that their owners change: held back, released, and put before others."""
 
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.lifecycle.batch import BATCH, BatchHeld, BatchReleased
+from fpga_pool.model.lifecycle.batch import BATCH, BatchHeld, BatchReleased, PriorityChanged
 from fpga_pool.model.lifecycle.job import Displaced, HoldChanged
 from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.objects.pool import HELD, Batch, JobState
@@ -25,6 +25,8 @@ def change_batch(
         raise Conflict(f"batch {uuid} is that of a task: a task is neither held nor changed, only cancelled")
     if change.held is not None:
         batch, _ = BATCH.transition(batch, BatchHeld() if change.held else BatchReleased(), now_s)
+    if change.priority is not None:
+        batch, _ = BATCH.transition(batch, PriorityChanged(priority=change.priority), now_s)
     tx.save(batch)
     return tx.batch(uuid)
 

@@ -153,11 +153,14 @@ def _create_batches() -> None:
         *_columns(NAME, "name"),
         *_columns(STATE, "state"),
         *_columns(LONG_TEXT, "waits_for", "history"),
-        *_columns(FLAG, "cancel_requested", "held"),
-        *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"),
+        *_columns(FLAG, "cancel_requested", "held", "waits"),
+        *_columns(
+            INTEGER, "jobs", "priority", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"
+        ),
         *_columns(NUMBER, "created_at"),
         *_columns(
             NUMBER,
+            "deadline_at",
             "dispatched_at",
             "ended_at",
             "planned_makespan_s",
@@ -168,6 +171,7 @@ def _create_batches() -> None:
         ),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_batches_waits", "batches", ["waits"])
     op.create_index("ix_batches_newest", "batches", ["created_at", "uuid"])
     op.create_index("ix_batches_in_state_of_project", "batches", ["project_id", "state"])
     op.create_index("ix_batches_newest_of_project", "batches", ["project_id", "created_at", "uuid"])

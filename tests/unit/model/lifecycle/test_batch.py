@@ -10,9 +10,11 @@ from fpga_pool.model.lifecycle.batch import (
     BatchHeld,
     BatchPlanned,
     BatchReleased,
+    DependenciesCompleted,
     JobEnded,
 )
 from fpga_pool.model.objects.pool import BatchState, JobState
+from fpga_pool.model.values import changed
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
 PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0, completion_s=6.0, completion_bound_s=4.2)
@@ -51,6 +53,15 @@ def test_a_hold_is_a_flag_that_says_why_a_batch_waits_until_it_is_released(new_b
     for _ in range(2):
         batch, _ = BATCH.transition(batch, BatchReleased(), 10.0)
         assert (batch.state, batch.held, batch.withheld) == (state, False, "")
+
+
+def test_a_batch_waits_for_those_that_are_not_complete(new_batch):
+    batch = new_batch(waits_for=("x", "y"))
+    assert batch.withheld == "waits for batches x, y"
+    batch, _ = BATCH.transition(batch, DependenciesCompleted(batches=("x",)), 9.0)
+    assert (batch.waits_for, batch.withheld) == (("y",), "waits for batch y")
+    batch, _ = BATCH.transition(changed(batch, held=True), DependenciesCompleted(batches=("x", "y")), 9.0)
+    assert (batch.state, batch.waits_for, batch.withheld) == (PENDING, (), "held by its owner")
 
 
 OUTCOMES = {JobState.RESULT_HELD: COMPLETED, JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED}
