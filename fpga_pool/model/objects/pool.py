@@ -37,8 +37,8 @@ class BatchState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-#: Deadline of what has none, UTC seconds.
-NEVER = 1e300
+#: Deadline of what has none, UTC seconds: the end of the year 9999.
+NEVER = 253_402_300_799.0
 
 #: Why jobs wait that would otherwise have places.
 HELD = "held by its owner"

@@ -5,7 +5,10 @@ import pytest
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState
+from fpga_pool.model.rules.batch.dependencies import settle_dependencies
+from fpga_pool.model.rules.batch.holding import hold_jobs
 from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.values import changed
 
 
 def complete(pool, batch):
@@ -75,3 +78,22 @@ def test_only_a_batch_of_the_own_project_can_be_waited_for(pool, after):
     pool.submit(BatchRequest(uuid="of another project", project_id="q", user_id="u", jobs=(job,)))
     with pytest.raises(NotFound, match=f"no batch {after}"):
         pool.create("aes", after=(after,))
+
+
+def test_each_shard_ends_and_holds_its_own_jobs_of_a_batch(pool):
+    first = pool.create("aes")
+    second = pool.create("aes", "aes", after=(first,))
+    other = pool.store.acquire_shard("t", "me", 0.0)
+    with pool.tx() as tx:
+        tx.save(changed(tx.job(f"{second}.1"), shard="t"))
+    pool.change(second, held=True)
+    assert [pool.job(f"{second}.{i}").reason for i in range(2)] == ["held by its owner", ""]
+    with pool.store.transaction("t", "me", other.epoch) as tx:
+        hold_jobs(tx, second, pool.now_s)
+    assert pool.job(f"{second}.1").reason == "held by its owner"
+    pool.cancel(first)
+    assert [repair.subject for repair in pool.tick()] == [f"{second}.0"]
+    assert pool.batch(second).state is BatchState.PENDING
+    with pool.store.transaction("t", "me", other.epoch) as tx:
+        assert [uuid for uuid, _ in settle_dependencies(tx, pool.now_s)] == [f"{second}.1"]
+    assert pool.batch(second).state is BatchState.CANCELLED
