@@ -17,8 +17,8 @@ from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
-from fpga_pool.api.personas import OTHER_PROJECTS
-from fpga_pool.api.policies import OTHERS, Authorizer, default_enforcer, rule_name
+from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
+from fpga_pool.api.policies import OTHERS, RAISE, Authorizer, default_enforcer, rule_name
 from fpga_pool.api.rates import RequestRates
 from fpga_pool.api.server import is_foreign
 from fpga_pool.metrics import table
@@ -111,6 +111,8 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
             authorizer.require(OTHERS, OTHER_PROJECTS, caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
+        if (getattr(body, "priority", None) or 0) > 0:
+            authorizer.require(RAISE, RAISED, caller)
         answer = thing = operation.handle(Call(known, query, body, _seen(operation)))
         if operation.key:
             answer = {operation.key: show(thing, detail=operation.status == 200)}

@@ -30,6 +30,7 @@ from fpga_pool.model.messages.queries import (
     WorkQuery,
 )
 from fpga_pool.model.messages.requests import (
+    BatchChange,
     BatchDetail,
     Calibration,
     FunctionInfo,
@@ -53,6 +54,7 @@ from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState,
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import as_request, show
+from fpga_pool.model.values import changed
 
 # ---- Batches, gangs and tasks: alike
 
@@ -100,7 +102,13 @@ def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
-    return _request(BatchRequest, call)
+    request = _request(BatchRequest, call)
+    return changed(request, after=tuple(map(chosen_uuid, request.after)))
+
+
+def _change_batch(call: Call) -> Batch:
+    change = as_request(BatchChange, call.body, {}, chosen_uuid)
+    return scheduler().change_batch(tenant().project_id, call.uuid, change, call.seen)
 
 
 def _create_gang(call: Call) -> Gang:
@@ -218,6 +226,9 @@ _BATCH = "/v1/batches/<uuid>"
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
              detail="batch_detail"),
+    Operation(method="PATCH", path=_BATCH, name="change_batch", persona=MEMBER, noun="batch", body=BatchChange,
+              handle=_change_batch, answer={"batch": Batch},
+              summary="Hold a batch, or a pipeline, back, or release it; change its priority."),
     Operation(method="GET", path=f"{_BATCH}/jobs", name="list_batch_jobs", persona=READER,
               handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),

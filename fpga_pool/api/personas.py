@@ -32,6 +32,8 @@ class Persona:
 #: Objects of projects: others than the caller's are not found, whatever the role.
 READER = Persona("rule:project_reader", (PROJECT,))
 MEMBER = Persona("rule:project_member or rule:project_manager", (PROJECT,))
+#: Batches that are planned before those of others.
+RAISED = Persona("rule:project_manager or rule:admin", (PROJECT,))
 #: Who may create a batch may also ask for its dry run.
 AS_CREATE_BATCH = Persona("rule:fpga_pool:create_batch", (PROJECT,))
 #: What every tenant needs of the pool: functions, and addresses of hosts.

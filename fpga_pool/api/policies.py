@@ -11,15 +11,15 @@ from oslo_policy import policy
 
 from fpga_pool.api.operation import Operation
 from fpga_pool.api.operations import OPERATIONS
-from fpga_pool.api.personas import OTHER_PROJECTS, Persona, base_rules
+from fpga_pool.api.personas import OTHER_PROJECTS, RAISED, Persona, base_rules
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
 
 #: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
-#: The rule of lists of other projects' objects.
-OTHERS = "fpga_pool:list_other_projects"
+#: The rules of lists of other projects' objects, and of priorities above 0.
+OTHERS, RAISE = "fpga_pool:list_other_projects", "fpga_pool:raise_priority"
 
 
 def rule_name(operation: Operation) -> str:
@@ -32,6 +32,15 @@ def lists_projects(operation: Operation) -> bool:
     return "project_id" in hints_of(operation.query)
 
 
+def sets_priority(operation: Operation) -> bool:
+    """Return whether an operation can give a priority."""
+    return operation.body is not None and "priority" in hints_of(operation.body)
+
+
+def _documented(operation: Operation) -> str:
+    return re.sub(r"<(\w+)>", r"{\1}", operation.path)
+
+
 def list_rules() -> list[policy.RuleDefault]:
     """Return all rules, as the generators of oslo.policy want them."""
     others = policy.DocumentedRuleDefault(
@@ -41,13 +50,20 @@ def list_rules() -> list[policy.RuleDefault]:
         description="List objects of other projects.",
         operations=[{"method": one.method, "path": one.path} for one in OPERATIONS if lists_projects(one)],
     )
-    return [*base_rules(), others] + [
+    raised = policy.DocumentedRuleDefault(
+        name=RAISE,
+        check_str=RAISED.check,
+        scope_types=list(RAISED.scopes),
+        description="Give a batch a priority above 0: it is planned before batches of all projects that wait.",
+        operations=[{"method": one.method, "path": _documented(one)} for one in OPERATIONS if sets_priority(one)],
+    )
+    return [*base_rules(), others, raised] + [
         policy.DocumentedRuleDefault(
             name=rule_name(one),
             check_str=one.persona.check,
             scope_types=list(one.persona.scopes),
             description=one.summary,
-            operations=[{"method": one.method, "path": re.sub(r"<(\w+)>", r"{\1}", one.path)}],
+            operations=[{"method": one.method, "path": _documented(one)}],
         )
         for one in OPERATIONS
     ]

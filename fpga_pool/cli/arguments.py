@@ -54,3 +54,15 @@ def moment(text: str) -> float:
     if at is None or at.tzinfo is None:
         raise argparse.ArgumentTypeError(f"expected 30m, 12h, 7d or a date with a time zone, found {text!r}")
     return at.timestamp()
+
+
+def deadline(text: str) -> float:
+    """Read a point in time to come, as UTC seconds: a date with a time zone, or in how many seconds from now."""
+    try:
+        return time.time() + positive_seconds(text)
+    except argparse.ArgumentTypeError:
+        pass
+    try:
+        return moment(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected seconds, or a date with a time zone, found {text!r}") from None

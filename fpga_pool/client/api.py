@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from fpga_pool.client.filters import EventFilters, HostFilters, JobFilters, SlotFilters, TaskFilters, WorkFilters
+from fpga_pool.client import filters as f
 from fpga_pool.client.resources import marker_of, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
@@ -92,16 +92,16 @@ class PoolApi:
         jobs: Sequence[JobRequest],
         *,
         name: str = "",
-        policy: str = "",
         uuid: str | None = None,
         patience_s: float = CREATE_PATIENCE_S,
+        **options: Unpack[f.BatchOptions],
     ) -> Batch:
         """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid.
 
         A pool that does not answer is asked again for `patience_s`; then ServiceUnavailable is raised.
         """
         uuid = uuid or str(uuid4())
-        body = {"uuid": uuid, "name": name, "policy": policy, "jobs": to_plain(jobs)}
+        body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
         return self._create(Batch, "batch", body, lambda: self.batch(uuid), patience_s)
 
     def _create(
@@ -131,19 +131,19 @@ class PoolApi:
                 time.sleep(pause_s)
                 paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def plan(self, jobs: Sequence[JobRequest], *, policy: str = "") -> PlannedBatch:
+    def plan(self, jobs: Sequence[JobRequest], **options: Unpack[f.BatchOptions]) -> PlannedBatch:
         """Return what would become of a batch if it was created now, with the errors of `create_batch`.
 
         TooManyRequests where the pool plans others without storing them for longer than a minute.
         """
-        body = {"policy": policy, "jobs": to_plain(jobs)}
-        return read(PlannedBatch, self._http.call("POST", "/v1/plans", body=body), "plan")
+        answer = self._http.call("POST", "/v1/plans", body={"jobs": to_plain(jobs), **f.as_body(options)})
+        return read(PlannedBatch, answer, "plan")
 
-    def batches(self, limit: int | None = None, **filters: Unpack[WorkFilters]) -> list[Batch]:
+    def batches(self, limit: int | None = None, **filters: Unpack[f.WorkFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
         return self._list(Batch, "batches", limit, filters)
 
-    def project_jobs(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[Job]:
+    def project_jobs(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[Job]:
         """Return the jobs of all batches of the project, newest first."""
         return self._list(Job, "jobs", limit, filters)
 
@@ -152,7 +152,7 @@ class PoolApi:
         return read(Job, self._http.call("GET", f"/v1/jobs/{segment(uuid)}"), "job")
 
     def events(
-        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[EventFilters]
+        self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[f.EventFilters]
     ) -> list[HistoryEntry]:
         """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
         return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
@@ -193,16 +193,18 @@ class PoolApi:
         With `changed_after` ("" or what was `seen` before) those that have changed since; where none has, the answer
         comes when one does, or after `wait_s`.
         """
-        path = f"/v1/batches/{segment(uuid)}/jobs"
         params: dict[str, object] = {"state": [str(state) for state in states]}
         if changed_after is not None:
             params |= {"changed_after": changed_after, "wait_s": wait_s}
-        answer = self._http.call("GET", path, params=params)
-        return read(JobList, answer)
+        return read(JobList, self._http.call("GET", f"/v1/batches/{segment(uuid)}/jobs", params=params))
 
     def cancel(self, uuid: str) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""
         return read(Batch, self._http.call("DELETE", f"/v1/batches/{segment(uuid)}"), "batch")
+
+    def change_batch(self, uuid: str, **changes: Unpack[f.BatchChanges]) -> Batch:
+        """Change a batch, or a pipeline: hold it back, or release it; change its priority."""
+        return read(Batch, self._http.call("PATCH", f"/v1/batches/{segment(uuid)}", body=changes), "batch")
 
     def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return leave to move the bytes of jobs; each ticket is good for one stream."""
@@ -239,7 +241,7 @@ class PoolApi:
         body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
         return self._create(Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
 
-    def gangs(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Gang]:
+    def gangs(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
         return self._list(Gang, "gangs", limit, filters)
 
@@ -266,7 +268,7 @@ class PoolApi:
         body = {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)}
         return self._create(Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
 
-    def pipelines(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Batch]:
+    def pipelines(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
         return self._list(Batch, "pipelines", limit, filters)
 
@@ -300,7 +302,7 @@ class PoolApi:
         body |= {"shares": to_plain(shares), "shapes": to_plain(shapes)}
         return self._create(Task, "task", body, lambda: self.task(uuid).task, patience_s)
 
-    def tasks(self, limit: int | None = 100, **filters: Unpack[TaskFilters]) -> list[Task]:
+    def tasks(self, limit: int | None = 100, **filters: Unpack[f.TaskFilters]) -> list[Task]:
         """Return the newest tasks of the project, newest first."""
         return self._list(Task, "tasks", limit, filters)
 
@@ -321,8 +323,7 @@ class PoolApi:
 
     def set_quota(self, project_id: str, limits: QuotaLimits) -> Quota:
         """Change limits of a project; those that are None stay as they are."""
-        path = f"/v1/quotas/{segment(project_id)}"
-        return read(Quota, self._http.call("PUT", path, body=to_plain(limits)), "quota")
+        return read(Quota, self._http.call("PUT", f"/v1/quotas/{segment(project_id)}", body=to_plain(limits)), "quota")
 
     def unset_quota(self, project_id: str) -> Quota:
         """Return a project to the default limits."""
@@ -349,7 +350,7 @@ class PoolApi:
 
     # The pool
 
-    def slots(self, limit: int | None = None, **filters: Unpack[SlotFilters]) -> list[Slot]:
+    def slots(self, limit: int | None = None, **filters: Unpack[f.SlotFilters]) -> list[Slot]:
         """Return all slots (those that `filters` fit), by name."""
         return self._list(Slot, "slots", limit, filters)
 
@@ -368,7 +369,7 @@ class PoolApi:
     def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
         return read(Slot, self._http.call("PATCH", f"/v1/slots/{segment(uuid)}", body=change), "slot")
 
-    def hosts(self, limit: int | None = None, **filters: Unpack[HostFilters]) -> list[Host]:
+    def hosts(self, limit: int | None = None, **filters: Unpack[f.HostFilters]) -> list[Host]:
         """Return all hosts (those that `filters` fit), by name."""
         return self._list(Host, "hosts", limit, filters)
 

@@ -63,7 +63,7 @@ class AttachedRunner(BatchRunner):
     def _sources(self, jobs: Sequence[Job]) -> dict[str, Input]:
         """Return by job the input that was given; InvalidInput if one is missing or cannot be that of the batch."""
         if self._inputs:
-            _require_same(jobs, self._inputs)
+            require_same(jobs, self._inputs)
             return {job.uuid: source for job, source in zip(jobs, self._inputs, strict=True)}
         missing = [job.name for job in jobs if job.state in AT_CLIENT]
         if missing and self._goal is Goal.RESULTS:
@@ -77,7 +77,7 @@ class AttachedRunner(BatchRunner):
         return self._goal is Goal.HELD or self._has_problem
 
 
-def _require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
+def require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
     """Raise InvalidInput unless these inputs, in their order, can be those of the jobs."""
     if len(inputs) != len(jobs):
         raise InvalidInput(

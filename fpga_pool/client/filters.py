@@ -1,7 +1,34 @@
-"""What lists of the API are narrowed by."""
+"""What lists of the API are narrowed by, and what batches are created with."""
 
 from collections.abc import Sequence
 from typing import TypedDict
+
+from fpga_pool.model.rest import date
+
+
+class BatchOptions(TypedDict, total=False):
+    """How a batch is to run."""
+
+    policy: str
+    #: Its jobs get no places before it is released.
+    held: bool
+    priority: int
+    #: UTC seconds.
+    deadline_at: float | None
+    #: Batches of the project, by uuid, that have to be complete before.
+    after: Sequence[str]
+
+
+def as_body(options: BatchOptions) -> dict[str, object]:
+    """Return options as the API takes them."""
+    return {**options, **({"deadline_at": date(options["deadline_at"])} if "deadline_at" in options else {})}
+
+
+class BatchChanges(TypedDict, total=False):
+    """What of a batch is to be otherwise."""
+
+    held: bool
+    priority: int
 
 
 class NameFilters(TypedDict, total=False):

@@ -6,20 +6,23 @@ The shares of a task are jobs of a batch, and their data travel as those of any 
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.attach import AttachedRunner
+from fpga_pool.client.attach import AttachedRunner, require_same
+from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.transfers import Goal
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
-from fpga_pool.model.objects.pool import Batch
-from fpga_pool.model.objects.tasks import Task, TaskShape
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
+from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
 
 
 class TaskRunner(BatchRunner):
@@ -89,10 +92,8 @@ class TaskOptions(TypedDict, total=False):
     ssl_context: ssl.SSLContext | None
 
 
-class RunOptions(TaskOptions, total=False):
+class RunOptions(TaskOptions, BatchOptions, total=False):
     """Options of the run of a batch."""
-
-    policy: str
 
 
 class Client(PoolApi):
@@ -132,10 +133,10 @@ class Client(PoolApi):
         *,
         output_dir: str | Path | None = None,
         name: str = "",
-        policy: str = "",
         on_progress: Callable[[BatchProgress], None] = lambda _: None,
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        **options: Unpack[BatchOptions],
     ) -> BatchRunner:
         """Return what will run these jobs as one batch.
 
@@ -147,7 +148,7 @@ class Client(PoolApi):
             read_inputs(jobs),
             output_dir=_directory(output_dir),
             name=name,
-            policy=policy,
+            options=options,
             settings=settings,
             ssl_context=ssl_context,
             on_progress=on_progress,
@@ -157,9 +158,32 @@ class Client(PoolApi):
         """Create a batch and return when the pool holds its inputs; see `run` and, for its results, `fetch`."""
         return self.runner(jobs, **options).submit()
 
-    def dry_run(self, jobs: Iterable[JobSpec], *, policy: str = "") -> PlannedBatch:
+    def create(self, jobs: Iterable[JobSpec], *, name: str = "", **options: Unpack[BatchOptions]) -> Batch:
+        """Create a batch and return at once; `attach` sends its inputs, with the same sources."""
+        return self.create_batch(job_requests(read_inputs(jobs)), name=name, **options)
+
+    def failed_jobs(self, batch_uuid: str, jobs: Iterable[JobSpec]) -> list[JobSpec]:
+        """Return what of a batch has failed, to be run again by `run_jobs` or `submit` as another batch.
+
+        The pool has not kept its inputs: `jobs` are all those of the batch, as for `attach`.  InvalidInput if they
+        cannot be, or none has failed, or if the jobs depend on each other.
+        """
+        batch, stored, given = self.batch(batch_uuid), self.jobs(batch_uuid), list(jobs)
+        if batch.policy in (TASK_POLICY, PIPELINE_POLICY):
+            raise InvalidInput(f"batch {batch_uuid} is that of a task or pipeline, of which no part runs alone")
+        require_same(stored, read_inputs(given))
+        failed = [
+            replace(spec, function=job.function, requester=job.requester, name=job.name)
+            for job, spec in zip(stored, given, strict=True)
+            if job.state is JobState.FAILED
+        ]
+        if not failed:
+            raise InvalidInput(f"batch {batch_uuid}: none of its {len(stored)} jobs has failed")
+        return failed
+
+    def dry_run(self, jobs: Iterable[JobSpec], **options: Unpack[BatchOptions]) -> PlannedBatch:
         """Return what would become of a batch if it was created now; nothing is stored, loaded or sent."""
-        return self.plan(job_requests(read_inputs(jobs)), policy=policy)
+        return self.plan(job_requests(read_inputs(jobs)), **options)
 
     def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
         """Continue a batch that a client has left, or was killed over, and return when all its results are here.

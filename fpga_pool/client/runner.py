@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
+from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.inputs import Input, job_requests
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
@@ -72,7 +73,7 @@ class BatchRunner:
         output_dir: Path,
         batch_uuid: str = "",
         name: str = "",
-        policy: str = "",
+        options: BatchOptions | None = None,
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
         on_progress: Callable[[BatchProgress], None] = lambda _: None,
@@ -82,7 +83,7 @@ class BatchRunner:
         self._inputs = inputs
         self._output_dir = output_dir
         self._name = name
-        self._policy = policy
+        self._options = options or {}
         self._settings = settings or RunSettings()
         self._on_progress = on_progress
         self._context = StreamContext(
@@ -170,9 +171,9 @@ class BatchRunner:
         return self._api.create_batch(
             requests,
             name=self._name,
-            policy=self._policy,
             uuid=self.batch_uuid,
             patience_s=self._settings.patience_s,
+            **self._options,
         )
 
     # Looking

@@ -69,6 +69,7 @@ Seconds = Annotated[float, Meta(gt=0, le=_LARGEST, description="a number of seco
 ByteCount = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of bytes")]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of at least 0")]
 Port = Annotated[int, Meta(ge=1, le=65535, description="a port")]
+Priority = Annotated[int, Meta(ge=-100, le=100, description="a priority from -100 to 100")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1")]
 #: How long something took: at most some 30 years.
 Duration = Annotated[float, Meta(ge=0, le=1e9, description="seconds from 0 to 1e9")]

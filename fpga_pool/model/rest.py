@@ -186,6 +186,8 @@ def as_request(cls: Any, body: Any, given: Mapping[str, Any], new_uuid: Callable
         value = getattr(body, field.name)
         if Rest.CHOSEN in field.marks:
             value = new_uuid("" if value is msgspec.UNSET else value)
+        elif isinstance(value, datetime):
+            value = value.timestamp()
         elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
             hint = field.hint.__origin__ if get_origin(field.hint) is Annotated else field.hint
             value = tuple(as_request(get_args(hint)[0], one, {}, new_uuid) for one in value)

@@ -14,7 +14,8 @@ from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
-from fpga_pool.model.objects.pool import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
+from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 
@@ -102,7 +103,11 @@ class Transaction(Protocol):
         ...
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
+        """Return the batches with jobs in state PENDING that are not withheld, by uuid in order of their rank."""
+        ...
+
+    def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
+        """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
         ...
 
     def policies_at_work(self) -> Collection[str]:
@@ -111,6 +116,10 @@ class Transaction(Protocol):
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
         """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
+        ...
+
+    def planned_end(self, batch_uuid: str) -> float | None:
+        """Return when the last of a batch's jobs in a state of ACTIVE_JOBS is planned to end; None = there is none."""
         ...
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:

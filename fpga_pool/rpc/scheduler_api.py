@@ -9,6 +9,7 @@ from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
+    BatchChange,
     BatchDetail,
     Calibration,
     FunctionInfo,
@@ -181,6 +182,10 @@ class SchedulerAPI:
     def cancel_batch(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
         """Ask for the end of a batch."""
         return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid, seen=seen)
+
+    def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
+        """Hold a batch back, or release it; change its priority."""
+        return self._call(Batch, "change_batch", project_id=project_id, uuid=uuid, change=change, seen=seen)
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return a ticket for each request; all or none."""

@@ -9,7 +9,18 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, Process
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Lease, LeaseState, Run, Shard
+from fpga_pool.model.objects.pool import (
+    ACTIVE_JOBS,
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    LeaseState,
+    Run,
+    Shard,
+)
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task
 from fpga_pool.sim.store_transaction import MemoryTransaction, key_of
 
@@ -51,6 +62,8 @@ def _groups_of(thing: Any) -> tuple[tuple[str, str], ...]:
         if thing.state in ACTIVE_JOBS:
             return batch, _OPEN, ("active", ""), ("slot", thing.slot)
         return (batch, _OPEN, ("held", thing.host)) if thing.state is JobState.RESULT_HELD else (batch,)
+    if isinstance(thing, Batch):
+        return (("waiting", ""),) if thing.waits_for and thing.state is BatchState.PENDING else ()
     if isinstance(thing, Lease):
         return (("lease", ""), ("lease", thing.slot)) if thing.state is LeaseState.HELD else ()
     if isinstance(thing, Process):

@@ -12,18 +12,19 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import (
-    Backlog,
+    ACTIVE_JOBS,
     Batch,
+    BatchState,
     Host,
     Job,
     JobState,
     Lease,
-    PendingBatch,
     Run,
     Shard,
     Slot,
     input_due_at,
 )
+from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PolicyMemory, Stored
@@ -92,7 +93,8 @@ class MemoryTransaction:
         pending: dict[str, list[Job]] = {}
         for job in self._pending():
             pending.setdefault(job.batch_uuid, []).append(job)
-        oldest_first = sorted(map(self.batch, pending), key=lambda batch: (batch.created_at, batch.uuid))
+        batches = [batch for batch in map(self.batch, pending) if not batch.withheld]
+        by_rank = sorted(batches, key=attrgetter("rank"))
         return {
             batch.uuid: PendingBatch(
                 created_at=batch.created_at,
@@ -101,8 +103,18 @@ class MemoryTransaction:
                 jobs=len(jobs),
                 largest_input_bytes=max(job.input_bytes for job in jobs),
             )
-            for batch in oldest_first
+            for batch in by_rank
             for jobs in [pending[batch.uuid]]
+        }
+
+    def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
+        waiting = sorted(self._store.members("waiting"), key=lambda batch: (batch.created_at, batch.uuid))
+        return {
+            batch.uuid: {
+                uuid: None if (other := self._store.get(Batch, uuid)) is None else other.state
+                for uuid in batch.waits_for
+            }
+            for batch in waiting
         }
 
     def policies_at_work(self) -> Collection[str]:
@@ -114,6 +126,10 @@ class MemoryTransaction:
         found = [job for job in found if batches[job.batch_uuid].created_at >= since]
         found.sort(key=lambda job: (batches[job.batch_uuid].created_at, job.batch_uuid, job.index), reverse=True)
         return found[:most]
+
+    def planned_end(self, batch_uuid: str) -> float | None:
+        active = (job for job in self._store.members("batch", batch_uuid) if job.state in ACTIVE_JOBS)
+        return max(((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in active), default=None)
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))

@@ -1,4 +1,4 @@
-"""Queries on gangs, tasks and runs, which are part of `store.reads`."""
+"""Queries on batches, gangs, tasks and runs, which are part of `store.reads`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -8,10 +8,11 @@ from sqlalchemy import ColumnElement, Result, Select, bindparam, select
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
-from fpga_pool.model.objects.pool import Job, Run
+from fpga_pool.model.objects.pool import Batch, Job, Run
+from fpga_pool.model.objects.queues import PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
-from fpga_pool.store.statements import all_of
+from fpga_pool.store.statements import all_of, pending_batches, planned_end
 from fpga_pool.store.tables.mapping import table
 
 ValueT = TypeVar("ValueT")
@@ -53,11 +54,33 @@ class _Asks(Protocol):
 
     _scope: str
 
-    def _execute(self, query: Select[Any], *classes: type) -> Result[Any]: ...
+    def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]: ...
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT: ...
 
     def _all(self, cls: type[ValueT], query: Select[Any], values: Mapping[str, Any] | None = None) -> list[ValueT]: ...
+
+
+class BatchReads:
+    """What batches wait for places, and until when others are under way; part of `Reads`."""
+
+    def pending_batches(self: _Asks) -> Mapping[str, PendingBatch]:
+        """Return the batches with jobs in state PENDING that are not withheld, by uuid in order of their rank."""
+        found: dict[str, PendingBatch] = {}
+        for created_at, uuid, policy, function, jobs, input_bytes in self._execute(
+            pending_batches(scoped=bool(self._scope)), Job, Batch
+        ):
+            of_function = PendingBatch(
+                created_at=created_at, policy=policy,
+                functions=frozenset({function}), jobs=jobs, largest_input_bytes=input_bytes,
+            )  # fmt: skip
+            found[uuid] = found[uuid].joined(of_function) if uuid in found else of_function
+        return found
+
+    def planned_end(self: _Asks, batch_uuid: str) -> float | None:
+        """Return when the last of a batch's jobs in a state of ACTIVE_JOBS is planned to end; None = there is none."""
+        end: float | None = self._execute(planned_end(), Job, values={"batch": batch_uuid}).scalar()
+        return end
 
 
 class GangReads:

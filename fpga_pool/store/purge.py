@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import Connection, Delete, Select, String, and_, delete, exists, func, or_, select, type_coerce
+from sqlalchemy.orm import aliased
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
@@ -35,7 +36,8 @@ def purge(
 ) -> Mapping[str, int]:
     """Remove what ended before a point in time, UTC seconds (of one project); return how many of each kind.
 
-    A batch stays as long as a host of the pool holds a result of it. Hosts and offers of keys are of no project.
+    A batch stays as long as a host of the pool holds a result of it, or another batch waits for it. Hosts and offers of
+    keys are of no project.
     """
     purged = Counter(dict.fromkeys(KINDS, 0))
     batches, gangs = _batches(ended_before, project_id), _gangs(ended_before, project_id)
@@ -72,6 +74,8 @@ def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
         JobRow.state == JobState.RESULT_HELD,
         JobRow.host.in_(select(HostRow.name)),
     )
+    waiting = aliased(BatchRow)
+    awaited = and_(waiting.waits.is_(True), type_coerce(waiting.waits_for, String).contains(BatchRow.uuid))
     open_task = and_(TaskRow.uuid == BatchRow.uuid, TaskRow.state.not_in(ENDED_TASKS))
     return select(BatchRow.uuid).where(
         BatchRow.state.in_(ENDED_BATCHES),
@@ -81,6 +85,7 @@ def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
         *([] if project_id is None else [BatchRow.project_id == project_id]),
         ~exists().where(held),
         ~exists().where(open_task),
+        ~exists().where(awaited),
     )
 
 

@@ -12,27 +12,28 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
-    Backlog,
     Batch,
+    BatchState,
     Host,
     Job,
     JobState,
     Lease,
     LeaseKind,
-    PendingBatch,
     Run,
     Scheduler,
     Shard,
     Slot,
 )
+from fpga_pool.model.objects.queues import Backlog
 from fpga_pool.model.transaction import PolicyMemory
-from fpga_pool.store.family_reads import GangReads, RunReads, ServerReads, TaskReads
+from fpga_pool.store.family_reads import BatchReads, GangReads, RunReads, ServerReads, TaskReads
 from fpga_pool.store.statements import (
     active_jobs,
     all_hosts,
     all_of,
     astray,
     backlogs,
+    batch_states,
     by_key,
     by_keys,
     exhausted_jobs,
@@ -49,13 +50,13 @@ from fpga_pool.store.statements import (
     newest_jobs,
     overdue,
     overdue_inputs,
-    pending_batches,
     pending_jobs,
     policies_at_work,
     shard_generations,
     slots,
     slots_with_jobs,
     time_models,
+    waiting_batches,
 )
 from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table
 
@@ -81,7 +82,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads(GangReads, ServerReads, TaskReads, RunReads):
+class Reads(BatchReads, GangReads, ServerReads, TaskReads, RunReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:
@@ -191,18 +192,13 @@ class Reads(GangReads, ServerReads, TaskReads, RunReads):
             found |= {job.uuid: job for job in (from_columns(Job, row) for row in rows)}
         return found
 
-    def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
-        found: dict[str, PendingBatch] = {}
-        for created_at, uuid, policy, function, jobs, input_bytes in self._execute(
-            pending_batches(scoped=bool(self._scope)), Job
-        ):
-            of_function = PendingBatch(
-                created_at=created_at, policy=policy,
-                functions=frozenset({function}), jobs=jobs, largest_input_bytes=input_bytes,
-            )  # fmt: skip
-            found[uuid] = found[uuid].joined(of_function) if uuid in found else of_function
-        return found
+    def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
+        """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
+        states: dict[str, BatchState] = {}
+        waiting = dict(self._execute(waiting_batches(), Batch).tuples().all())
+        for some in chunks(sorted({uuid for others in waiting.values() for uuid in others})):
+            states |= dict(self._execute(batch_states(), Batch, values={"keys": some}).tuples().all())
+        return {uuid: {other: states.get(other) for other in others} for uuid, others in waiting.items()}
 
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""

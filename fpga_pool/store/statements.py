@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from fpga_pool.model.messages.agents import Command
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
 from fpga_pool.store.tables.mapping import PLACES, columns, table
 from fpga_pool.store.tables.models import TimeModelRow
 
@@ -180,15 +180,33 @@ def shard_generations() -> Select[Any]:
 def pending_batches(*, scoped: bool) -> Select[Any]:
     """Return the query for age, uuid, policy and one function of each batch that has such a job in state PENDING.
 
-    And how many such jobs there are, and the bytes of their largest input.
+    Not of those that are withheld.  And how many such jobs there are, and the bytes of their largest input.
     """
     jobs, batches = table(Job), table(Batch)
-    age = batches.c.created_at, batches.c.uuid
+    age, rank = (batches.c.created_at, batches.c.uuid), (batches.c.priority, batches.c.deadline_at)
     asked = batches.c.policy, jobs.c.function
     found = select(*age, *asked, func.count(), func.max(jobs.c.input_bytes))
     found = found.select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
     pending = found.where(jobs.c.state == JobState.PENDING, *_within(jobs.c.shard, scoped=scoped))
-    return pending.group_by(*age, *asked).order_by(*age)
+    pending = pending.where(batches.c.held.is_(False), batches.c.waits.is_(False))
+    return pending.group_by(*age, *rank, *asked).order_by(
+        batches.c.priority.desc(), func.coalesce(batches.c.deadline_at, NEVER), *age
+    )
+
+
+@cache
+def waiting_batches() -> Select[Any]:
+    """Return the query for the batches that wait for others, oldest first, each with these."""
+    batches = table(Batch).c
+    waiting = select(batches.uuid, batches.waits_for).where(batches.waits.is_(True))
+    return waiting.order_by(batches.created_at, batches.uuid)
+
+
+@cache
+def batch_states() -> Select[Any]:
+    """Return the query for uuid and state of the batches whose uuids are among `keys`."""
+    batches = table(Batch).c
+    return select(batches.uuid, batches.state).where(batches.uuid.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -218,11 +236,23 @@ def pending_jobs(*, scoped: bool) -> Select[Any]:
     return pending.where(*_within(jobs.shard, scoped=scoped)).order_by(jobs.index)
 
 
+def _planned_end() -> ColumnElement[float]:
+    jobs = table(Job).c
+    return func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(jobs.end_s, 0.0)
+
+
+@cache
+def planned_end() -> Select[Any]:
+    """Return the query for the planned end of the last active job of `batch`."""
+    jobs = table(Job).c
+    return select(func.max(_planned_end())).where(jobs.batch_uuid == bindparam("batch"), jobs.state.in_(ACTIVE_JOBS))
+
+
 @cache
 def backlogs(*, scoped: bool) -> Select[Any]:
     """Return the query for slot, end, end of the transfers and last order of the active jobs of each slot."""
     jobs = table(Job).c
-    ends = func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(jobs.end_s, 0.0)
+    ends = _planned_end()
     due_at = case((jobs.state == JobState.WAITING_INPUT, jobs.input_due_at), else_=0.0)
     found = select(jobs.slot, func.max(ends), func.max(due_at), func.max(jobs.order))
     active = found.where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped))

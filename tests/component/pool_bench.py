@@ -41,7 +41,7 @@ from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState,
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
-from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.batch import admission, holding
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
@@ -315,7 +315,7 @@ class PoolBench:
         with self._answering("create_batch"):
             now_s = time.time()
             batch = admission.create_batch(self.tx, request, self.catalogue, self.settings, now_s)
-            if self.plans_at_once:
+            if self.plans_at_once and not batch.withheld:
                 self.plan(batch.uuid)
         if late := self.breaks.pop("create_batch answer", None):
             raise late
@@ -379,6 +379,15 @@ class PoolBench:
             admission.cancel_batch(self.tx, uuid, project_id, time.time(), seen)
             admission.cancel_jobs(self.tx, uuid, time.time())
             return self.tx.batch(uuid)
+
+    def change_batch(self, project_id, uuid, change, seen=None):
+        with self._answering("change_batch"):
+            holding.change_batch(self.tx, uuid, project_id, change, time.time(), seen)
+            holding.hold_jobs(self.tx, uuid, time.time())
+            batch = self.tx.batch(uuid)
+        if self.plans_at_once and not batch.withheld:
+            self.plan(uuid)
+        return batch
 
     def tickets(self, project_id, batch_uuid, requests):
         with self._answering("tickets"):

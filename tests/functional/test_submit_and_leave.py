@@ -1,4 +1,4 @@
-"""Clients that end before their batch does, as processes: one that is killed, and one that leaves."""
+"""Clients that end before their batch does, as processes: they are killed, leave, or hold it back."""
 
 import hashlib
 import json
@@ -67,3 +67,38 @@ def test_a_client_leaves_and_another_one_fetches(slow_pool, files, tmp_path):
         path.rename(path.with_suffix(".moved"))  # nothing of the first client is needed
     attached = rows(slow_pool, "batch", "attach", created["uuid"], "--output-dir", tmp_path / "elsewhere")
     assert [row["result"] for row in attached] == digests(path.with_suffix(".moved") for path in files)
+
+
+def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, files, tmp_path):
+    work = ("--function", "sha256", "--requester", "requester-1")
+    (held,) = rows(slow_pool, "batch", "create", "--hold", *work, *files)
+    rows(slow_pool, "batch", "create", *work, files[0])  # which is planned, and ends
+    client = slow_pool.client()
+    assert {(job.state, job.slot, job.reason) for job in client.jobs(held["uuid"])} == {
+        ("PENDING", "", "held by its owner")
+    }
+    assert client.batch_detail(held["uuid"]).pending_reason == "held by its owner"
+    rows(slow_pool, "batch", "release", held["uuid"])
+    wait_until(lambda: all(job.slot for job in client.jobs(held["uuid"])), "places of the released jobs", WAIT_S)
+    # Held once more, it gives them back: no file has arrived.
+    rows(slow_pool, "batch", "hold", held["uuid"])
+    assert {job.state for job in client.jobs(held["uuid"])} == {"PENDING"}
+    rows(slow_pool, "batch", "release", held["uuid"])
+    attached = rows(slow_pool, "batch", "attach", held["uuid"], "--output-dir", tmp_path / "out", "--files", *files)
+    assert [row["result"] for row in attached] == digests(files)
+
+
+def test_a_batch_runs_after_another_one_and_not_after_one_that_was_cancelled(slow_pool, files):
+    work = ("--function", "sha256", "--requester", "requester-1")
+    (first,) = rows(slow_pool, "batch", "create", "--no-wait", *work, *files)
+    done = rows(slow_pool, "batch", "create", *work, "--after", first["uuid"], *files)
+    assert [row["result"] for row in done] == digests(files)
+    client = slow_pool.client()
+    second, before = client.batches()
+    assert before.ended_at <= min(job.started_at for job in client.jobs(second.uuid))
+    (held,) = rows(slow_pool, "batch", "create", "--hold", *work, *files)
+    (last,) = rows(slow_pool, "batch", "create", "--hold", "--after", held["uuid"], *work, *files)
+    rows(slow_pool, "batch", "cancel", held["uuid"])
+    wait_until(lambda: client.batch(last["uuid"]).state == "CANCELLED", "the end of the batch that waited", WAIT_S)
+    reasons = {job.reason for job in client.jobs(last["uuid"])}
+    assert reasons == {f"not computed: batch {held['uuid']} was cancelled"}

@@ -4,23 +4,23 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from cliff.columns import FormattableColumn
 from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
+from fpga_pool.cli.arguments import deadline
 from fpga_pool.cli.client.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
-from fpga_pool.cli.client.outlook import job_table, outlook
-from fpga_pool.cli.client.progress import add_progress, add_streams, bars, following, wanted
+from fpga_pool.cli.client.outlook import Jobs, Late, job_table, outlook
+from fpga_pool.cli.client.progress import add_progress, add_streams, bars, following, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
-from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
+from fpga_pool.client import BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects.pool import Batch, BatchState, Job, JobState, place_kind
+from fpga_pool.model.objects.pool import Batch, BatchState, Job
 
 T = TypeVar("T")
 
@@ -28,7 +28,6 @@ T = TypeVar("T")
 _INLINE_BYTES = 100
 _WATCH_INTERVAL_S = 0.5
 _ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
-_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 
 
 class CreateWork(PoolLister):
@@ -123,6 +122,21 @@ class Create(CreateWork):
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         """Describe what is a batch's own."""
         parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
+        add_priority(parser)
+        parser.add_argument(
+            "--deadline",
+            type=deadline,
+            metavar="TIME",
+            help="when it is to be complete: in how many seconds from now, or a date such as 2026-01-31T12:00:00Z; of "
+            "equal priorities the earliest is planned first",
+        )
+        parser.add_argument(
+            "--after",
+            action="append",
+            default=[],
+            metavar="BATCH",
+            help="plan it when this batch is complete, and cancel it when that has failed; may be repeated",
+        )
 
     def add_ends(self, ends: Any) -> None:
         """Describe that it may only be planned, too."""
@@ -133,16 +147,31 @@ class Create(CreateWork):
             help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
             "loaded or sent",
         )
+        ends.add_argument(
+            "--hold",
+            action="store_true",
+            help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
+            "the files",
+        )
+
+    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
+        """Return its jobs."""
+        header = header_of(parsed_args.header)
+        return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
-        return self.client.runner(_specs(parsed_args), policy=parsed_args.policy, **options)
+        return self.client.runner(self.specs(parsed_args), **_options(parsed_args), **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run it and show what came of it; or show what would."""
+        """Run it and show what came of it; or show what would, or what is held back."""
+        options = _options(parsed_args)
+        if parsed_args.hold:
+            options["held"] = True
+            return listing([self.client.create(self.specs(parsed_args), name=parsed_args.name, **options)])
         if not parsed_args.dry_run:
             return super().take_action(parsed_args)
-        plan = self.client.dry_run(_specs(parsed_args), policy=parsed_args.policy)
+        plan = self.client.dry_run(self.specs(parsed_args), **options)
         return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
@@ -155,9 +184,24 @@ class Create(CreateWork):
         return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
 
 
-def _specs(parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-    header = header_of(parsed_args.header)
-    return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
+def _options(parsed_args: argparse.Namespace) -> BatchOptions:
+    options: BatchOptions = {"policy": parsed_args.policy, "after": parsed_args.after}
+    if parsed_args.priority is not None:
+        options["priority"] = parsed_args.priority
+    if parsed_args.deadline is not None:
+        options["deadline_at"] = parsed_args.deadline
+    return options
+
+
+def add_priority(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Describe the option."""
+    parser.add_argument(
+        "--priority",
+        type=int,
+        required=required,
+        metavar="N",
+        help="-100 to 100: of batches that wait, the highest is planned first (default: 0; above 0 managers only)",
+    )
 
 
 class List(NewestLister):
@@ -180,7 +224,13 @@ class Show(PoolShowOne):
         """Ask and show."""
         detail = self.client.batch_detail(parsed_args.batch)
         columns, values = details(detail.batch, self.client.jobs(detail.batch.uuid))
-        return (*columns, "pending_reason", "expected_at"), (*values, detail.pending_reason, Moment(detail.expected_at))
+        more = {
+            "pending_reason": detail.pending_reason,
+            "expected_at": Moment(detail.expected_at),
+            "ends_at": Moment(detail.ends_at),
+            "late_s": Late(detail.late_s),
+        }
+        return (*columns, *more), (*values, *more.values())
 
 
 class Watch(PoolShowOne):
@@ -214,7 +264,7 @@ class Watch(PoolShowOne):
         with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
             while True:
                 batch = self.client.batch(parsed_args.batch)
-                show_progress(_progress(batch, self.client.jobs(batch.uuid)))
+                show_progress(seen_progress(batch, self.client.jobs(batch.uuid)))
                 if batch.state in _ENDED:
                     return batch
                 if time.monotonic() > deadline_s:
@@ -240,44 +290,12 @@ class Cancel(PoolLister):
         return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
 
 
-class Jobs(FormattableColumn[Any]):
-    """The jobs of a batch: a line for each, or a list of objects."""
-
-    _COLUMNS = ("index", "name", "function", "state", "attempt", "slot", "compute_s", "reason")
-
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        return "\n".join(self._line(job) for job in self._value)
-
-    def machine_readable(self) -> list[dict[str, Any]]:
-        """Leave it a list."""
-        return [
-            {"uuid": job.uuid, **{name: getattr(job, name) for name in self._COLUMNS}, "place": place_kind(job.slot)}
-            for job in self._value
-        ]
-
-    @staticmethod
-    def _line(job: Job) -> str:
-        took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
-        parts = (
-            str(job.index),
-            job.name,
-            job.function,
-            str(job.state),
-            place_kind(job.slot),
-            job.slot,
-            took,
-            job.reason,
-        )
-        return "  ".join(part for part in parts if part)
-
-
 # ---- Output
 
 
 def listing(batches: Sequence[Batch]) -> Table:
     """Return batches as a table."""
-    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
+    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at", "pending_reason")
     return columns, [
         (
             batch.uuid,
@@ -288,6 +306,7 @@ def listing(batches: Sequence[Batch]) -> Table:
             batch.jobs_failed,
             batch.jobs_cancelled,
             Moment(batch.created_at),
+            batch.withheld,
         )
         for batch in batches
     ]
@@ -309,6 +328,8 @@ def _summary(batch: Batch) -> tuple[Sequence[str], Row]:
         "state": str(batch.state),
         "policy": batch.policy,
         "cancel_requested": batch.cancel_requested,
+        "priority": batch.priority,
+        "deadline_at": Moment(batch.deadline_at),
         "jobs": batch.jobs,
         "completed": batch.jobs_completed,
         "failed": batch.jobs_failed,
@@ -323,17 +344,6 @@ def _summary(batch: Batch) -> tuple[Sequence[str], Row]:
         "ended_at": Moment(batch.ended_at),
     }
     return tuple(shown), tuple(shown.values())
-
-
-def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
-    return BatchProgress(
-        batch_uuid=batch.uuid,
-        jobs=batch.jobs,
-        states=Counter(job.state for job in jobs),
-        results=batch.jobs_completed,
-        input_bytes=sum(job.input_bytes for job in jobs),
-        sent_bytes=sum(job.input_bytes for job in jobs if job.state not in _AT_CLIENT),
-    )
 
 
 def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:

@@ -3,7 +3,8 @@
 import argparse
 import contextlib
 import ssl
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,8 +13,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from fpga_pool.cli.client.base import PoolCommand
 from fpga_pool.client import BatchProgress
+from fpga_pool.client.transfers import AT_CLIENT
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.objects.pool import ENDED_JOBS, JobState
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
 
 ShowProgress = Callable[[BatchProgress], None]
 
@@ -83,3 +85,15 @@ def _trust(path: Path | None) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=path)
     except OSError as error:
         raise InvalidInput(f"--ca {path}: {error}") from error
+
+
+def seen_progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
+    """Return how far a batch is, as its jobs show it."""
+    return BatchProgress(
+        batch_uuid=batch.uuid,
+        jobs=batch.jobs,
+        states=Counter(job.state for job in jobs),
+        results=batch.jobs_completed,
+        input_bytes=sum(job.input_bytes for job in jobs),
+        sent_bytes=sum(job.input_bytes for job in jobs if job.state not in AT_CLIENT),
+    )

@@ -33,6 +33,30 @@ class BatchCancelRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHeld:
+    """Its owner wants no more of its jobs to get places."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReleased:
+    """Its owner lets its jobs get places again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged:
+    """Its owner wants it planned before others, or after them."""
+
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependenciesCompleted:
+    """Batches that it has waited for are complete."""
+
+    batches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """One of its jobs will not compute any more."""
 
@@ -81,6 +105,22 @@ def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -
     return changed(batch, cancel_requested=True), []
 
 
+def _held(batch: Batch, event: BatchHeld, now_s: float) -> Outcome:
+    return changed(batch, held=True), []
+
+
+def _released(batch: Batch, event: BatchReleased, now_s: float) -> Outcome:
+    return changed(batch, held=False), []
+
+
+def _priority_changed(batch: Batch, event: PriorityChanged, now_s: float) -> Outcome:
+    return changed(batch, priority=event.priority), []
+
+
+def _dependencies_completed(batch: Batch, event: DependenciesCompleted, now_s: float) -> Outcome:
+    return changed(batch, waits_for=tuple(uuid for uuid in batch.waits_for if uuid not in event.batches)), []
+
+
 def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
     counted = changed(
         batch,
@@ -109,11 +149,20 @@ _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, BatchPlanned): _planned,
     (BatchState.RUNNING, BatchPlanned): _part_planned,
     (BatchState.PENDING, BatchBegun): _begun,
+    (BatchState.PENDING, DependenciesCompleted): _dependencies_completed,
     (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
     (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
     (BatchState.PENDING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobReopened): _job_reopened,
+}
+_UNTIL_ITS_END: dict[type, Rule[Batch]] = {
+    BatchHeld: _held,
+    BatchReleased: _released,
+    PriorityChanged: _priority_changed,
+}
+_RULES |= {
+    (state, event): rule for state in (BatchState.PENDING, BatchState.RUNNING) for event, rule in _UNTIL_ITS_END.items()
 }
 
 BATCH = Table[Batch]("batch", _RULES)

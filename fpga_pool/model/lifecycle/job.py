@@ -15,6 +15,8 @@ where it is.
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
 reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has released it.
 
+A job of a held batch waits; one whose input has yet to come is Displaced by the hold, one whose input is here goes on.
+
 In a pipeline a job without a place is Skipped when a predecessor of it has ended without a result.  A complete job
 whose result is lost while others still need it is PENDING again (ResultLost).
 """
@@ -107,6 +109,13 @@ class GaveUp:
     """The pool will not try any longer: planned too often, or the input never came."""
 
     code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldChanged:
+    """Its batch is held, for a reason, or is not any more (""): plans that were made before are void."""
+
     reason: str
 
 
@@ -280,6 +289,10 @@ def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
     return changed(_end(job, JobState.COMPLETED, now_s), reason=f"result discarded: {why}"), []
 
 
+def _hold_changed(job: Job, event: HoldChanged, now_s: float) -> Outcome:
+    return changed(job, reason=event.reason), []
+
+
 def _skipped(job: Job, event: Skipped, now_s: float) -> Outcome:
     skipped = _end(job, JobState.CANCELLED, now_s)
     return changed(skipped, error_code="fpga_pool.predecessor_failed", reason=event.reason), []
@@ -314,6 +327,7 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.PENDING, Planned): _planned,
     (JobState.PENDING, CancelRequested): _cancel_unplanned,
     (JobState.PENDING, GaveUp): _gave_up,
+    (JobState.PENDING, HoldChanged): _hold_changed,
     (JobState.PENDING, Skipped): _skipped,
     (JobState.WAITING_INPUT, Moved): _moved,
     (JobState.STAGED, Moved): _moved,

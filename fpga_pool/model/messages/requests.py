@@ -13,6 +13,7 @@ from fpga_pool.model.fields import (
     Moment,
     Number,
     Port,
+    Priority,
     ReportedMoment,
     Sha256,
     Text,
@@ -60,6 +61,17 @@ class Receipts(Message, frozen=True, kw_only=True):
     """Results that a client has, as far as the pool may hold them still."""
 
     receipts: Annotated[tuple[Receipt, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000")]
+
+
+class BatchChange(Message, frozen=True, kw_only=True):
+    """A tenant's wish to change a batch; None = as it is."""
+
+    held: Annotated[bool, Meta(description="true or false")] | None = None
+    priority: Priority | None = None
+
+    def __post_init__(self) -> None:
+        if all(getattr(self, name) is None for name in self.__struct_fields__):
+            raise ValueError(f"nothing to change: expected {' or '.join(self.__struct_fields__)}")
 
 
 class SlotChange(Message, frozen=True, kw_only=True):
@@ -110,6 +122,10 @@ class BatchDetail:
     #: where nothing is to say.
     pending_reason: str
     expected_at: Moment | None
+    #: When the last of its jobs that have a place is planned to end, UTC seconds; None = none has.
+    ends_at: Moment | None = None
+    #: By how much it ends after its deadline, or is expected to; None = it does not, or has none.
+    late_s: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +159,8 @@ class PlannedBatch:
     completion_bound_s: Number | None
     #: When its last job would end, UTC seconds.
     ends_at: Moment | None
+    #: By how much that would be after its deadline; None = it would not, or there is none.
+    late_s: Number | None
     #: As in `BatchDetail`, of the jobs that would wait.
     pending_reason: str
     expected_at: Moment | None

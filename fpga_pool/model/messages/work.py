@@ -6,11 +6,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Seconds, Text, text
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Moment, Priority, Seconds, Text, Uuid, text
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
 from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import MOST_SLOTS, TaskShape
+
+#: Batches that one may wait for.
+MOST_DEPENDENCIES = 100
 
 
 class WorkRequest(Message, frozen=True, kw_only=True):
@@ -41,6 +44,14 @@ class BatchRequest(WorkRequest, frozen=True, kw_only=True):
     """A batch as a tenant asks for it; an empty policy is the operator's default."""
 
     policy: Annotated[str, text(64)] = ""
+    #: Its jobs get no places before it is released.
+    held: bool = False
+    priority: Priority = 0
+    deadline_at: Moment | None = None
+    #: Batches of the project that have to be complete before.
+    after: Annotated[
+        tuple[Uuid, ...], Meta(max_length=MOST_DEPENDENCIES, description=f"a list of at most {MOST_DEPENDENCIES} uuids")
+    ] = ()
     jobs: tuple[JobRequest, ...]
 
     @property

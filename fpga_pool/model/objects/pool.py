@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number
+from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number, Priority
 from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.values import changed
 
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
@@ -37,6 +36,12 @@ class BatchState(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
+
+#: Deadline of what has none, UTC seconds: the end of the year 9999.
+NEVER = 253_402_300_799.0
+
+#: Why jobs wait that would otherwise have places.
+HELD = "held by its owner"
 
 #: Batches that have ended.
 ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
@@ -115,6 +120,14 @@ class Batch:
     jobs: int
     state: BatchState = BatchState.PENDING
     cancel_requested: bool = False
+    #: Its owner wants no place for its jobs for now.
+    held: bool = False
+    #: Of those that wait at the same time, the highest comes first.
+    priority: Priority = 0
+    #: When its owner wants it complete: of equal priorities the earliest comes first.
+    deadline_at: Moment | None = None
+    #: Batches that have to be complete before its jobs get places, as far as they are not.
+    waits_for: tuple[str, ...] = ()
     #: Jobs that ended, by outcome; the batch ends when they add up to `jobs`.
     jobs_completed: int = 0
     jobs_failed: int = 0
@@ -131,6 +144,23 @@ class Batch:
     input_bytes: Internal[int] = 0
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
+
+    @property
+    def rank(self) -> tuple[int, float, float, str]:
+        """Its place among batches that wait: the lowest comes first."""
+        return -self.priority, NEVER if self.deadline_at is None else self.deadline_at, self.created_at, self.uuid
+
+    @property
+    def withheld(self) -> str:
+        """Why its jobs get no places even where slots are free, for people; "" = they may."""
+        if self.state in ENDED_BATCHES:
+            return ""
+        others = f"waits for {_batches(self.waits_for)}" if self.waits_for else ""
+        return "; ".join(filter(None, (HELD if self.held else "", others)))
+
+
+def _batches(uuids: tuple[str, ...]) -> str:
+    return f"batch {uuids[0]}" if len(uuids) == 1 else f"batches {', '.join(uuids)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,37 +254,6 @@ def place_kind(slot_name: str) -> str:
 def input_due_at(job: Job) -> float:
     """Return when a job's planned transfer is over, UTC seconds."""
     return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingBatch:
-    """A batch with jobs that wait for a place."""
-
-    created_at: Moment
-    policy: str
-    #: What these jobs ask for; how many there are, and how large the largest input is.
-    functions: frozenset[str]
-    jobs: int
-    largest_input_bytes: int
-
-    def joined(self, other: "PendingBatch") -> "PendingBatch":
-        """Return the same batch with other jobs of it."""
-        largest = max(self.largest_input_bytes, other.largest_input_bytes)
-        functions, jobs = self.functions | other.functions, self.jobs + other.jobs
-        return changed(self, functions=functions, jobs=jobs, largest_input_bytes=largest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """What the jobs that occupy a slot still ask of it."""
-
-    slot: str
-    #: Planned end of the last of them, UTC seconds.
-    free_at: Moment
-    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
-    inputs_due_at: Moment
-    #: Place of the last of them in the slot's queue.
-    last_order: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

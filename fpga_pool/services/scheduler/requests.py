@@ -1,13 +1,14 @@
 """Requests of tenants for work, and on quotas and events, which are part of `services.scheduler.endpoint`."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
+    BatchChange,
     GangDetail,
     Page,
     PipelineDetail,
@@ -25,6 +26,7 @@ from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
+from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
@@ -72,6 +74,19 @@ class BatchRequests:
             )
         return self._service.dry_run(wanted)
 
+    @answers
+    def change_batch(
+        self, context: Context, project_id: str, uuid: str, change: BatchChange, seen: Seen = None
+    ) -> Batch:
+        now_s = self._service.clock
+        batch = _change_in_shards(
+            *(self._service, uuid, project_id),
+            lambda tx: change_batch(tx, uuid, project_id, change, now_s(), seen),
+            lambda tx: hold_jobs(tx, uuid, now_s()),
+        )
+        LOG.info("batch %s: changed: %s", uuid, change)
+        return batch
+
     def _with_policy(self, request: BatchRequest) -> BatchRequest:
         """Return a request with the policy in force; InvalidInput if it cannot be had."""
         settings, policy = self._service.settings, request.policy
@@ -84,6 +99,25 @@ class BatchRequests:
                 "in simulations and as the pool's default_policy"
             )
         return changed(request, policy=policy or settings.default_policy)
+
+
+def _change_in_shards(
+    service: SchedulerService,
+    uuid: str,
+    project_id: str,
+    change: Callable[[Transaction], object],
+    follow: Callable[[Transaction], None],
+) -> Batch:
+    """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
+    with service.store.admission() as tx:
+        tx.request_id = causing_request()
+        change(tx)
+        shards = {job.shard for job in tx.batch_jobs(uuid)}
+    for shard in sorted(shards):
+        service.writer(shard).run(follow)
+    service.work_arrived()
+    with service.store.reading() as tx:
+        return owned_batch(tx, uuid, project_id)
 
 
 class GangRequests:
@@ -156,17 +190,14 @@ class PipelineRequests:
 
     def _cancel_batch(self, uuid: str, project_id: str, seen: Seen) -> Batch:
         """Ask for the end of a batch in each of its shards."""
-        service = self._service
-        with service.store.admission() as tx:
-            tx.request_id = causing_request()
-            cancel_batch(tx, uuid, project_id, service.clock(), seen)
-            shards = {job.shard for job in tx.batch_jobs(uuid)}
-        for shard in sorted(shards):
-            service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
+        now_s = self._service.clock
+        cancelled = _change_in_shards(
+            *(self._service, uuid, project_id),
+            lambda tx: cancel_batch(tx, uuid, project_id, now_s(), seen),
+            lambda tx: cancel_jobs(tx, uuid, now_s()),
+        )
         LOG.info("batch %s: cancellation requested", uuid)
-        service.work_arrived()
-        with service.store.reading() as tx:
-            return owned_batch(tx, uuid, project_id)
+        return cancelled
 
     @answers
     def source_tickets(self, context: Context, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:

@@ -1,8 +1,8 @@
 """Arrivals of a scenario: every piece of work with its time and the values drawn for it."""
 
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fpga_pool.model.messages.work import (
     SubtaskRequest,
     TaskRequest,
 )
+from fpga_pool.model.values import changed
 from fpga_pool.sim.gangs.trace import read_trace
 from fpga_pool.sim.scenario.tables import (
     BatchGroup,
@@ -82,7 +83,27 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
         if arrival.is_of_file and name in first:
             raise InvalidInput(f"{scenario.path}: {arrival.place}: name: {name!r} is also used by {first[name]}")
         first[name] = arrival.place
-    return sorted(found, key=lambda arrival: arrival.at_s)
+    return _following(scenario, sorted(found, key=lambda arrival: arrival.at_s))
+
+
+def _following(scenario: Scenario, found: Sequence[Arrival]) -> list[Arrival]:
+    """Return what arrives with the names of all batches that each waits for; InvalidInput if one is not there yet."""
+    pieces = {group.name: group.names for group in scenario.batches}
+    there: dict[str, str] = {}
+    following: list[Arrival] = []
+    for arrival in found:
+        request = arrival.request
+        if isinstance(request, BatchRequest):
+            after = tuple(name for given in request.after for name in pieces.get(given, (given,)))
+            for name in after:
+                if there.get(name) != request.project_id:
+                    raise InvalidInput(
+                        f"{scenario.path}: {arrival.place}: after: no batch {name!r} of its project arrives before it"
+                    )
+            there[request.uuid] = request.project_id
+            arrival = replace(arrival, request=changed(request, after=after))
+        following.append(arrival)
+    return following
 
 
 def _of_group(scenario: Scenario, group: Group, seed: int) -> Iterator[Arrival]:
@@ -93,6 +114,8 @@ def _of_group(scenario: Scenario, group: Group, seed: int) -> Iterator[Arrival]:
     for name, at_s in zip(group.names, _times(group, rng), strict=True):
         drawn = _Draw(name, rng)
         request = _request(group, name, scenario, drawn)
+        if isinstance(group, BatchGroup) and group.deadline_s is not None:
+            request = changed(request, deadline_at=at_s + group.deadline_s)
         yield Arrival(
             at_s=at_s, place=group.place, group=group.name, request=request, takes=drawn.takes, late_s=drawn.late_s
         )
@@ -153,7 +176,9 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
     who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": group.project, "name": name}
     if isinstance(group, BatchGroup):
         jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
-        return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)
+        policy = group.policy or scenario.scheduler.default_policy
+        options = {name: getattr(group, name) for name in ("held", "priority", "after")}
+        return BatchRequest(**who, policy=policy, **options, jobs=jobs)
     if isinstance(group, OnlineGroup):
         return BatchRequest(**who, policy=scenario.scheduler.online_policy, jobs=(drawn.job(group),))
     if isinstance(group, PipelineGroup):

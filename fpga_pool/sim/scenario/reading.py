@@ -52,6 +52,8 @@ _EVENTS: Mapping[str, tuple[str, bool, bool]] = {
     "slow": ("host", True, True),
     "takeover": ("", False, True),
     "cancel": ("work", False, False),
+    "hold": ("batch", False, False),
+    "release": ("batch", False, False),
 }
 
 
@@ -301,6 +303,11 @@ def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
         # All slots of a host or card by its name too.
         "slots": {"/".join(name.split("/")[:parts]) for name in slots for parts in (1, 2, 3)},
         "work": {name for group in scenario.groups for name in {group.name, *group.names}},
+        "batch": {
+            name
+            for group in (*scenario.batches, *scenario.online, *scenario.pipelines)
+            for name in {group.name, *group.names}
+        },
     }
     for event in scenario.events:
         wanted = _EVENTS[event.kind][0]

@@ -10,11 +10,13 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
+from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
@@ -23,6 +25,7 @@ from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.admission import cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.sim.pool import Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
 from fpga_pool.sim.scenario.hosts import explanations, hosts_by_cost, pool_columns, simulated_hosts
@@ -115,7 +118,9 @@ class ScenarioRun:
         for arrival in self._arrivals:
             try:
                 with self.store.trial() as tx:
-                    self._create(tx, arrival.request)
+                    request = arrival.request
+                    alone = changed(request, after=()) if isinstance(request, BatchRequest) else request
+                    self._create(tx, alone)
             except InvalidInput as error:
                 raise InvalidInput(f"{self.scenario.path}: {arrival.place}: {error}") from None
 
@@ -261,7 +266,7 @@ class ScenarioRun:
         elif event.kind == "takeover":
             self._pool.at(event.at_s, partial(pool.take_over, event.for_s or TAKEOVER_S, self.policies, self.seed))
         else:
-            self._pool.at(event.at_s, partial(self._when_owned, partial(self._cancel, event)))
+            self._pool.at(event.at_s, partial(self._when_owned, partial(self._act, event)))
 
     def _plan_state(self, event: EventTable, name: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
         """Plan what lasts; where events of one kind overlap on an object, it lasts until the last of them ends."""
@@ -306,14 +311,22 @@ class ScenarioRun:
 
         self._pool.change(resume)
 
-    def _cancel(self, event: EventTable) -> None:
-        """Cancel what has arrived under a name, piece by piece."""
+    def _act(self, event: EventTable) -> None:
+        """Do to what has arrived under a name what its owner wants, piece by piece."""
+        act = self._cancel_one if event.kind == "cancel" else partial(self._hold_one, held=event.kind == "hold")
         for arrival in self._arrived:
             if event.target in (arrival.group, arrival.request.uuid):
                 try:
-                    self._cancel_one(arrival.request)
+                    act(arrival.request)
                 except Conflict as error:
                     self.refused.append(f"{event.place}: {str(error).splitlines()[0]}")
+
+    def _hold_one(self, request: Request, *, held: bool) -> None:
+        def hold(tx: Transaction) -> None:
+            change_batch(tx, request.uuid, request.project_id, BatchChange(held=held), self._engine.now_s)
+            hold_jobs(tx, request.uuid, self._engine.now_s)
+
+        self._pool.change(hold)
 
     def _cancel_one(self, request: Request) -> None:
         uuid, project, now_s = request.uuid, request.project_id, self._engine.now_s

@@ -169,6 +169,10 @@ class BatchGroup(Group):
     """`[[batches]]`."""
 
     policy: str = key(NAME, "", shown_default="``default_policy``")
+    held: bool = key(FLAG, default=False)
+    priority: int = key(whole(-100, 100), 0)
+    deadline_s: float | None = key(POSITIVE, None, shown_default="none")
+    after: tuple[str, ...] = key(NAMES, (), shown_default="none")
     jobs: tuple[Any, ...] = key(TABLES)
     #: `jobs` as tables.
     parts: tuple[JobsTable, ...] = ()
@@ -239,7 +243,7 @@ class EventTable:
 
     place: str
     at_s: float = key(SECONDS)
-    kind: str = key(choice("fail", "drain", "leave", "slow", "takeover", "cancel"))
+    kind: str = key(choice("fail", "drain", "leave", "slow", "takeover", "cancel", "hold", "release"))
     target: str = key(PLACE, "")
     for_s: float | None = key(POSITIVE, None, shown_default="to the end")
     delay_s: float | None = key(POSITIVE, None)

@@ -10,7 +10,19 @@ from sqlalchemy import Column, Table
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
-from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
+from fpga_pool.model.objects.pool import (
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    Lease,
+    LeaseState,
+    Run,
+    Scheduler,
+    Shard,
+    Slot,
+    input_due_at,
+)
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PolicyMemory
@@ -47,7 +59,11 @@ PLACES: Mapping[type, Place] = {
     Lease: Place(
         models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}
     ),
-    Batch: Place(models.BatchRow, "uuid"),
+    Batch: Place(
+        models.BatchRow,
+        "uuid",
+        lambda batch: {"waits": bool(batch.waits_for) and batch.state is BatchState.PENDING},
+    ),
     Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
     Processor: Place(families.ProcessorRow, "name"),
     Gang: Place(families.GangRow, "uuid"),

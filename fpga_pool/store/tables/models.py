@@ -212,6 +212,10 @@ class BatchRow(Versioned, Base):
     jobs: Mapped[int]
     state: Mapped[BatchState]
     cancel_requested: Mapped[bool]
+    held: Mapped[bool]
+    priority: Mapped[int]
+    deadline_at: Mapped[float | None]
+    waits_for: Mapped[tuple[str, ...]] = mapped_column(Texts)
     jobs_completed: Mapped[int]
     jobs_failed: Mapped[int]
     jobs_cancelled: Mapped[int]
@@ -223,6 +227,8 @@ class BatchRow(Versioned, Base):
     completion_bound_s: Mapped[float | None]
     input_bytes: Mapped[int]
     history: Mapped[History]
+    #: It waits for others, and has not ended: for the search for those whose wait is over.
+    waits: Mapped[bool] = mapped_column(index=True)
 
 
 class JobRow(Versioned, Base):

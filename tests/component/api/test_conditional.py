@@ -152,3 +152,25 @@ def test_the_document_names_conditions_and_their_answers(api):
     assert "ETag" in methods["get"]["responses"]["200"]["headers"]
     assert "304" in methods["get"]["responses"]
     assert "412" in methods["patch"]["responses"]
+
+
+def test_a_batch_is_changed_only_in_the_version_that_was_seen(api, paths):
+    held = api.patch(paths["batches"], json={"held": True})
+    assert (held.status_code, held.json["batch"]["held"]) == (200, True)
+    seen = {"If-Match": held.headers["ETag"]}
+    released = api.patch(paths["batches"], json={"held": False}, headers=seen)
+    assert (released.status_code, released.json["batch"]["held"]) == (200, False)
+    late = api.patch(paths["batches"], json={"priority": 3}, headers=seen)
+    assert (late.status_code, late.json["errors"][0]["code"]) == (412, "fpga_pool.precondition_failed")
+    assert api.get(paths["batches"]).json["batch"]["priority"] == 0
+
+
+@pytest.mark.parametrize("body", [{}, {"held": 1}, {"priority": 0.5}, {"name": "x"}])
+def test_a_change_that_says_nothing_or_cannot_be_is_refused(api, paths, body):
+    assert api.patch(paths["batches"], json=body).status_code == 400
+
+
+def test_pipelines_are_held_by_their_uuid_and_tasks_are_not(api, paths):
+    pipeline, task = (f"/v1/batches/{paths[nouns].rpartition('/')[2]}" for nouns in ("pipelines", "tasks"))
+    assert api.patch(pipeline, json={"held": True, "priority": 2}).json["batch"]["held"] is True
+    assert api.patch(task, json={"held": True}).status_code == 409

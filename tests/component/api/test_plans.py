@@ -80,3 +80,13 @@ def test_a_policy_file_that_forbids_to_create_batches_forbids_to_plan_them(pool,
     for roles, status in (("member", 403), ("submitter", 200)):
         answer = api.post("/v1/plans", json={"jobs": [JOB]}, headers={"X-Roles": roles})
         assert (roles, answer.status_code) == (roles, status)
+
+
+@pytest.mark.parametrize("at", ["2100-01-31", "2100-01-31T12:00:00", 5, "tomorrow"])
+def test_a_deadline_is_a_date_with_a_time_zone(api, at):
+    assert api.post("/v1/plans", json={"jobs": [JOB], "deadline_at": at}).status_code == 400
+
+
+def test_a_plan_says_whether_it_meets_the_deadline(api):
+    met = api.post("/v1/plans", json={"jobs": [JOB], "deadline_at": "2100-01-31T12:00:00Z"}).json["plan"]
+    assert met["late_s"] is None

@@ -25,6 +25,7 @@ ALLOWED = {
     **{f"list_{noun}_events": OWN for noun in (*NOUNS, "job")},
     "list_slot_events": INSPECT,
     "list_host_events": CATALOGUE,
+    "change_batch": USE,
     "create_tickets": USE,
     "plan_batch": USE,
     "confirm_results": USE,
@@ -47,6 +48,7 @@ JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES = {
     "create_batch": {"jobs": [JOB]},
     "plan_batch": {"jobs": [JOB]},
+    "change_batch": {"held": False},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
@@ -100,6 +102,24 @@ def test_each_persona_may_do_what_the_policy_says_and_no_more(api, persona):
         else:
             assert answer.json["errors"][0]["code"] == "fpga_pool.forbidden"
     assert allowed == {name for name, personas in ALLOWED.items() if persona in personas}
+
+
+@pytest.mark.parametrize(("persona", "may"), [("member", False), ("manager", True), ("admin", True)])
+def test_a_priority_above_0_is_for_managers_and_a_lower_one_for_members(api, persona, may):
+    headers = {"X-Auth-Token": persona}
+    for priority in (-3, 0, 1):
+        allowed = may or priority <= 0
+        for path in ("/v1/batches", "/v1/plans"):
+            answer = api.post(path, json={"jobs": [JOB], "priority": priority}, headers=headers)
+            assert (answer.status_code in (200, 201)) is allowed, answer.text
+    uuid = api.post("/v1/batches", json={"jobs": [JOB], "held": True}, headers=headers).json["batch"]["uuid"]
+    for priority in (1, -3):
+        answer = api.patch(f"/v1/batches/{uuid}", json={"priority": priority}, headers=headers)
+        if may or priority < 0:
+            assert (answer.status_code, answer.json["batch"]["priority"]) == (200, priority)
+        else:
+            assert answer.json["errors"][0]["detail"].startswith("fpga_pool:raise_priority is not allowed")
+    assert api.patch(f"/v1/batches/{uuid}", json={"priority": 101}, headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize("who", [None, "no such token"])

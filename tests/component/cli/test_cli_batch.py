@@ -224,6 +224,103 @@ def test_unknown_batch_fails_in_one_line(run):
     assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
 
 
+# ---- Retry
+
+
+@pytest.fixture
+def half_failed(create, pool, responder, files, monkeypatch):
+    """A batch whose second job has failed."""
+    given = pool.create_batch
+
+    def fails_second(request):
+        pool.fails[request.jobs[1].uuid] = "it smokes"
+        return given(request)
+
+    monkeypatch.setattr(pool, "create_batch", fails_second)
+    assert create("--name", "night", "--policy", "sjf", *files).status == 1
+    monkeypatch.undo()
+    return pool.batch_uuids()[0]
+
+
+def test_a_retry_runs_the_jobs_that_have_failed_as_another_batch(run, pool, half_failed, files):
+    answer = run("batch", "retry", half_failed, *files, "-f", "json")
+    assert answer.status == 0, answer.err
+    assert [(row["file"], row["result"]) for row in answer.json] == [("b.bin", sha256(b"b.bin"))]
+    (again,) = set(pool.batch_uuids()) - {half_failed}
+    batch = pool.tx.batch(again)
+    assert (batch.name, batch.policy, batch.jobs) == ("night", "sjf", 1)
+    (job,) = pool.tx.batch_jobs(again)
+    assert (job.function, job.requester, job.name) == ("sha256", "node-1", "b.bin")
+
+
+def test_a_retry_needs_the_files_of_the_batch_and_a_failed_job(run, pool, half_failed, files):
+    missing = run("batch", "retry", half_failed, files[1])
+    assert (missing.status, "files: expected 2, one for each job" in missing.err) == (2, True)
+    swapped = run("batch", "retry", half_failed, *files[::-1])
+    assert (swapped.status, "files[0]: expected a.bin of 5 bytes" in swapped.err) == (2, True)
+    (row,) = run("batch", "retry", half_failed, "--hold", *files, "-f", "json").json
+    none = run("batch", "retry", row["uuid"], files[1])
+    assert (none.status, none.err) == (2, f"fpga-pool: batch {row['uuid']}: none of its 1 jobs has failed\n")
+
+
+# ---- Hold and release
+
+
+def test_a_batch_that_is_created_held_runs_when_it_is_released(create, run, responder, files, tmp_path):
+    created = create("--hold", "--name", "night", "-f", "json", *files)
+    assert created.status == 0
+    (held,) = created.json
+    assert (held["name"], held["state"], held["pending_reason"]) == ("night", "PENDING", "held by its owner")
+    assert run("batch", "list", "-f", "json").json[0]["pending_reason"] == "held by its owner"
+    assert run("batch", "show", held["uuid"], "-f", "json").json["pending_reason"] == "held by its owner"
+    job = run("batch", "show", held["uuid"], "-f", "json").json["job_list"][0]
+    assert job["reason"] == run("job", "show", job["uuid"], "-f", "json").json["reason"] == "held by its owner"
+    (released,) = run("batch", "release", held["uuid"], "-f", "json").json
+    assert released["pending_reason"] == ""
+    attached = run("batch", "attach", held["uuid"], "--output-dir", tmp_path / "out", "--files", *files)
+    assert attached.status == 0
+
+
+def test_a_batch_whose_files_have_not_come_can_be_held(client, run, pool, files):
+    batch = client.create([JobSpec("sha256", path, "node-1") for path in files])
+    assert run("batch", "hold", batch.uuid, uuid.UUID(int=1), "-f", "json").status == 1
+    assert [job.reason for job in client.jobs(batch.uuid)] == ["held by its owner"] * 2
+
+
+def test_the_priority_of_a_batch_is_set_and_shown(create, run, files):
+    (row,) = create("--hold", "--priority", 5, "-f", "json", *files).json
+    assert run("batch", "show", row["uuid"], "-f", "json").json["priority"] == 5
+    assert run("batch", "set", "--priority", -5, row["uuid"]).status == 0
+    assert run("batch", "show", row["uuid"], "-f", "json").json["priority"] == -5
+    refused = run("batch", "set", "--priority", 101, row["uuid"])
+    assert (refused.status, "priority: expected" in refused.err) == (2, True)
+    assert run("batch", "set", row["uuid"]).status == 2
+
+
+def test_a_batch_and_a_plan_say_by_how_much_they_miss_a_deadline(create, run, files, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)  # no time passes between two of its looks
+    (plan,) = (create("--dry-run", "--deadline", "0.001", "-f", "json", *files).json,)
+    assert plan["late_s"] > 0
+    assert "| late by " in create("--dry-run", "--deadline", "0.001", *files).out
+    assert create("--dry-run", "--deadline", "2100-01-31T12:00:00Z", "-f", "json", *files).json["late_s"] is None
+    (row,) = create("--hold", "--deadline", "2100-01-31T12:00:00+01:00", "-f", "json", *files).json
+    shown = run("batch", "show", row["uuid"], "-f", "json").json
+    assert (shown["deadline_at"], shown["ends_at"], shown["late_s"]) == ("2100-01-31T11:00:00.000000+00:00", None, None)
+    past = create("--hold", "--deadline", "2001-01-31T12:00:00Z", *files)
+    assert (past.status, "deadline_at: expected a point in time that is yet to come" in past.err) == (2, True)
+    assert create("--hold", "--deadline", "tomorrow", *files).status == 2
+
+
+def test_a_batch_names_those_that_it_waits_for(create, run, client, files):
+    first = client.create([JobSpec("sha256", path, "node-1") for path in files], held=True)
+    (row,) = create("--hold", "--after", first.uuid, "-f", "json", *files).json
+    assert row["pending_reason"] == f"held by its owner; waits for batch {first.uuid}"
+    (plan,) = (create("--dry-run", "--after", first.uuid.upper(), "-f", "json", files[0]).json,)
+    assert plan["pending_reason"].endswith(f"waits for batch {first.uuid}: planned as if it was not")
+    answer = create("--after", uuid.UUID(int=1), *files)
+    assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
+
+
 # ---- Submit and leave
 
 

@@ -227,6 +227,43 @@ def test_all_kinds_of_work_and_faults_go_together(example):
     assert not [one for one in told["history"] if one["noun"] in nouns and 25.0 < one["at_s"] < 28.0]
 
 
+# What owners of batches want -------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_held_back_waits_for_its_release(tmp_path):
+    events = [{"at_s": 1, "kind": "hold", "target": "a"}, {"at_s": 20, "kind": "release", "target": "a"}]
+    lines = [f"[[events]]\n{EVENT.format(**event)}" for event in events]
+    told = run(scenario(tmp_path, "\n".join([SMALL.replace('"a"', '"a"\narrives_s = 2'), *lines])))
+    assert told.events("batch", "a")[:2] == ["Created", "BatchPlanned"]  # it was not here yet when the hold came
+    held = SMALL.replace('"a"', '"a"\nheld = true')
+    told = run(scenario(tmp_path, "\n".join([held, lines[1]])))
+    assert (told["audit"], told["unfinished"]) == ([], [])
+    assert told.times("batch", "a", "BatchReleased") == [20.0]
+    assert min(job["started_at"] for job in told.jobs("a")) >= "1970-01-01T00:00:20"
+    assert run(scenario(tmp_path, held))["unfinished"] == ["a"]
+
+
+def test_a_batch_of_a_scenario_waits_for_others_or_is_cancelled_with_them(tmp_path):
+    after = ""
+    for name, waits_for in (("b", "a"), ("c", "b")):
+        after += SMALL[SMALL.index("[[batches]]") :].replace('"a"', f'"{name}"\nafter = "{waits_for}"')
+    both = SMALL.replace('"a"', '"a"\ncount = 2', 1)
+    told = run(scenario(tmp_path, both + after))
+    ended = {name: told.of("batch", name, "JobEnded")[-1]["at_s"] for name in ("a-1", "a-2", "b", "c")}
+    (planned,) = told.times("batch", "b", "BatchPlanned")
+    assert planned >= max(ended["a-1"], ended["a-2"])
+    assert told.times("batch", "c", "BatchPlanned")[0] >= ended["b"]
+    held = both.replace("count = 2\ninput", "count = 2\ninput").replace('"a"\n', '"a"\nheld = true\n', 1)
+    cancel = f"[[events]]\n{EVENT.format(at_s=5, kind='cancel', target='a-2')}\n"
+    told = run(scenario(tmp_path, held + after + cancel), until_s=60.0)
+    assert {job["reason"] for name in "bc" for job in told.jobs(name)} == {
+        "not computed: batch a-2 was cancelled", "not computed: batch b was cancelled",
+    }  # fmt: skip
+
+
+EVENT = 'at_s = {at_s}\nkind = "{kind}"\ntarget = "{target}"'
+
+
 # The command --------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +293,8 @@ def test_prints_the_tables_of_the_command_line(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     heads = [line for line in lines if line and line[0].islower()]
     assert heads == ["hosts", "slots", "batches", "a", "audit", "no problems found"]
-    assert "| uuid | name | state     | jobs | completed | failed | cancelled | created_at                |" in lines
+    columns = "| uuid | name | state     | jobs | completed | failed | cancelled | created_at                |"
+    assert f"{columns} pending_reason |" in lines
 
 
 def test_prints_one_object_and_nothing_else(tmp_path, capsys):
@@ -279,6 +317,7 @@ def test_says_which_hosts_could_take_an_instance_and_why_not():
     ("text", "arguments", "said"),
     [
         (SMALL + "\n[[events]]\nat_s = 1\nkind = 'x'\n", [], "s.toml: events[0]: kind: expected fail, drain, leave"),
+        (SMALL.replace('"a"', '"a"\nafter = "b"'), [], "s.toml: batches[0] (a): after: no batch 'b' of its project"),
         (SMALL.replace("count = 2", "count = 20000"), [], "s.toml: batches[0] (a): jobs: 20000 jobs in one batch, at"),
         (
             SMALL.replace("[hosts", "[policy_makespan]\nx = 1\n[hosts"),

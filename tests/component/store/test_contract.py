@@ -1,6 +1,7 @@
 """What every implementation of model.transaction.Transaction must do."""
 
 import math
+import uuid
 from dataclasses import replace
 
 import pytest
@@ -8,15 +9,8 @@ import pytest
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import AssignJob, ReleaseFlow
 from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import (
-    Backlog,
-    BatchState,
-    JobState,
-    LeaseState,
-    PendingBatch,
-    RateSegment,
-    SlotState,
-)
+from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState, RateSegment, SlotState
+from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.values import changed
 
@@ -425,3 +419,47 @@ def test_a_thousand_jobs_are_saved_in_one_transaction(begin, make, saved):
             tx.save(replace(job, state=JobState.WAITING_INPUT, slot="s", order=999 - order))
     with begin() as tx:
         assert [job.index for job in tx.active_jobs(slot="s")] == list(range(999, -1, -1))
+
+
+def test_withheld_batches_are_not_pending_and_those_that_wait_for_others_are_found_with_these(begin, make, saved):
+    first, done = make.batch(created_at=1.0), make.batch(created_at=2.0, state=BatchState.COMPLETED)
+    gone, ended = str(uuid.uuid4()), make.batch(created_at=2.5, waits_for=(first.uuid,), state=BatchState.CANCELLED)
+    late = make.batch(created_at=3.0, waits_for=(done.uuid, first.uuid, gone))
+    held = make.batch(created_at=4.0, held=True)
+    saved(first, done, ended, late, held, *(make.job(one) for one in (first, late, held)))
+    with begin() as tx:
+        assert list(tx.pending_batches()) == [first.uuid]
+        states = {done.uuid: BatchState.COMPLETED, first.uuid: BatchState.PENDING, gone: None}
+        assert tx.waiting_batches() == {late.uuid: states}
+        assert tx.batch(late.uuid).waits_for == (done.uuid, first.uuid, gone)
+        tx.save(replace(tx.batch(late.uuid), waits_for=()))
+        tx.save(replace(tx.batch(held.uuid), held=False))
+        assert list(tx.pending_batches()) == [first.uuid, late.uuid, held.uuid]
+        assert tx.waiting_batches() == {}
+
+
+def test_pending_batches_of_a_higher_priority_come_first_then_those_of_an_earlier_deadline(begin, make, saved):
+    ranks = (-5, None), (0, None), (0, None), (0, 1.8e9), (0, 1.7e9), (9, None)
+    batches = [
+        make.batch(created_at=float(at), priority=priority, deadline_at=deadline_at)
+        for at, (priority, deadline_at) in enumerate(ranks)
+    ]
+    saved(*batches, *map(make.job, batches))
+    with begin() as tx:
+        assert list(tx.pending_batches()) == [batches[place].uuid for place in (5, 4, 3, 1, 2, 0)]
+
+
+def test_the_planned_end_of_a_batch_is_that_of_its_last_active_job(begin, make, saved):
+    batch, active = make.batch(), {"dispatched_at": 100.0, "host": "h", "slot": "s"}
+    jobs = [
+        make.job(batch, state=JobState.RUNNING, end_s=5.0, **active),
+        make.job(batch, state=JobState.WAITING_INPUT, end_s=7.0, **active),
+        make.job(batch, state=JobState.COMPLETED, end_s=9.0, **active),
+        make.job(batch),
+    ]
+    saved(batch, *jobs)
+    with begin() as tx:
+        assert tx.planned_end(batch.uuid) == 107.0
+        tx.save(replace(tx.job(jobs[1].uuid), state=JobState.FAILED))
+        assert tx.planned_end(batch.uuid) == 105.0
+        assert tx.planned_end("another") is None

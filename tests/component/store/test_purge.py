@@ -72,6 +72,17 @@ def test_a_batch_stays_while_a_host_of_the_pool_holds_a_result_of_it(store, make
     assert purge(store, 50.0)["batches"] == removed
 
 
+def test_a_batch_stays_while_another_one_waits_for_it(store, make, add):
+    awaited, other = make.batch(**ENDED), make.batch(**ENDED)
+    waiting = make.batch(waits_for=(str(awaited.uuid), "another"))
+    add(awaited, other, waiting, make.batch(state=BatchState.CANCELLED, waits_for=(other.uuid,)))
+    assert purge(store, 50.0, dry_run=True)["batches"] == purge(store, 50.0)["batches"] == 1
+    assert awaited.uuid in batches(store)
+    with store.admission() as tx:
+        tx.save(replace(tx.batch(waiting.uuid), waits_for=()))
+    assert purge(store, 50.0)["batches"] == 1
+
+
 def test_tasks_go_with_their_batches_when_both_have_ended(store, make, add):
     kept, gone = make.batch(**ENDED), make.batch(**ENDED)
     add(kept, gone, make.task(kept), replace(make.task(gone), state=TaskState.COMPLETED, ended_at=LONG_AGO))

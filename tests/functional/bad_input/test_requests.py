@@ -16,6 +16,9 @@ REQUESTS = {
     "size that is no whole number": (*CREATE, one_job(input_bytes=1.5)),
     "unknown requester": (*CREATE, one_job(requester="nobody")),
     "unknown policy": (*CREATE, {"json": {"policy": "best", "jobs": [job()]}}),
+    "priority that is out of range": (*CREATE, {"json": {"priority": 101, "jobs": [job()]}}),
+    "deadline that is over": (*CREATE, {"json": {"deadline_at": "2001-01-31T12:00:00Z", "jobs": [job()]}}),
+    "wait for a batch that never was": (*CREATE, {"json": {"after": [str(uuid.UUID(int=1))], "jobs": [job()]}}),
     "batch of 0": (*CREATE, {"json": {"jobs": []}}),
     "task on more slots than a host has": (
         "POST",

@@ -9,7 +9,7 @@ from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
 from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
-from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, HELD, NEVER, Batch, BatchState, Job, JobState, Slot
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
@@ -18,6 +18,7 @@ from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 
 def create_batch(
@@ -31,6 +32,8 @@ def create_batch(
         (or a subclass) naming the job and what would be right.
     DuplicateId
         If the batch or a job of it exists already.
+    NotFound
+        If a batch that it is to wait for is not one of its project.
 
     """
     batch, jobs = admit_batch(tx, request, catalogue, settings, now_s)
@@ -42,12 +45,20 @@ def admit_batch(
     tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[Batch, list[Job]]:
     """Return a batch and its jobs as `create_batch` stores them, each in its shard; InvalidInput as there."""
+    if request.deadline_at is not None and not now_s < request.deadline_at < NEVER:
+        raise InvalidInput("deadline_at: expected a point in time that is yet to come")
     hosts, slots = tx.hosts(), tx.slots()
     check_batch(request.jobs, known_requesters(tx, hosts, request.jobs, request.project_id), slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
-    return as_stored(request, request.policy, request.jobs, places, now_s)
+    batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
+    before = [owned_batch(tx, uuid, request.project_id) for uuid in dict.fromkeys(request.after)]
+    waits_for = tuple(one.uuid for one in before if one.state is not BatchState.COMPLETED)
+    if request.held:
+        jobs = [changed(job, reason=HELD) for job in jobs]
+    options = {name: getattr(request, name) for name in ("held", "priority", "deadline_at")}
+    return changed(batch, waits_for=waits_for, **options), jobs
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:
@@ -97,9 +108,9 @@ def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float, seen
     """Request the cancellation of a batch: completed jobs are kept, others are cancelled (`cancel_jobs`)."""
     batch = owned_batch(tx, uuid, project_id)
     require_seen(batch, seen)
-    changed, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
-    tx.save(changed)
-    return changed
+    cancelled, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
+    tx.save(cancelled)
+    return cancelled
 
 
 def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:

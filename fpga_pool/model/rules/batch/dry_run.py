@@ -12,9 +12,10 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import PlannedBatch, PlannedJob
-from fpga_pool.model.objects.pool import Batch, Job, PendingBatch
+from fpga_pool.model.objects.pool import Batch, Job
+from fpga_pool.model.objects.queues import PendingBatch
 from fpga_pool.model.rules.batch.family import BatchView, NewPlan
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch.outlook import batch_detail, late_s
 from fpga_pool.model.rules.batch.placing import PlanRequest, planned_s
 from fpga_pool.model.rules.batch.planning import promise
 from fpga_pool.model.rules.batch.replanning import promise_among_others
@@ -45,6 +46,9 @@ class _Supposed:
             largest_input_bytes=max(job.input_bytes for job in self._jobs),
         )
         return {self._batch.uuid: pending}
+
+    def batch(self, uuid: str) -> Batch:
+        return self._batch if uuid == self._batch.uuid else self._tx.batch(uuid)
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         return self._jobs
@@ -102,6 +106,7 @@ class DryRun:
                 planned, _ = BATCH.transition(planned, promised, self._now_s)
             self._explain(shard, [job for job in jobs if job.index not in self._placed])
         begins_at, makespan_s = planned.dispatched_at, planned.planned_makespan_s
+        ends_at = None if begins_at is None or makespan_s is None else begins_at + makespan_s
         return PlannedBatch(
             policy=planned.policy,
             jobs=planned.jobs,
@@ -111,7 +116,8 @@ class DryRun:
             lower_bound_s=planned.lower_bound_s,
             planned_completion_s=planned.planned_completion_s,
             completion_bound_s=planned.completion_bound_s,
-            ends_at=None if begins_at is None or makespan_s is None else begins_at + makespan_s,
+            ends_at=ends_at,
+            late_s=late_s(planned, ends_at),
             pending_reason="; ".join(dict.fromkeys(self._reasons)),
             expected_at=min(self._expected_at, default=None),
             job_list=tuple(self._placed.get(job.index, _unplaced(job)) for job in self._jobs),
@@ -172,6 +178,8 @@ class DryRun:
             self._expected_at += [] if detail.expected_at is None else [detail.expected_at]
         elif detail.expected_at is None and detail.pending_reason:
             self._reasons.append(detail.pending_reason)
+        if self._batch.withheld:
+            self._reasons.append(f"{self._batch.withheld}: planned as if it was not")
         if waiting & {job.function for job in self._jobs}:
             self._reasons.append("other jobs wait for the same slots, and may be planned first")
 

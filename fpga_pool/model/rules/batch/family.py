@@ -137,9 +137,9 @@ class ChangedPlan:
 
 
 class BatchFamily:
-    """Gives pending jobs their places, the oldest batch first; and others to those that have not begun.
+    """Gives pending jobs their places, the batch of the lowest `rank` first; and others to those that have not begun.
 
-    Small batches that wait at the same time are planned together, as fairness groups in the order of their age.
+    Small batches that wait at the same time are planned together, as fairness groups in the order of their rank.
 
     The second where the policy can (`replan`) and there is work under way: when a batch arrives, a slot or a host is
     lost, or reality differs from the plan.
@@ -186,7 +186,7 @@ class BatchFamily:
         return self._may_change(self._default_policy)
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[BatchView] | None:
-        """Read the oldest pending batch, or the work in progress if it differs from the plan."""
+        """Read the first pending batch, or the work in progress if it differs from the plan."""
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
         # The plan's time 0 is when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s

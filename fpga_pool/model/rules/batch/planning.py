@@ -15,7 +15,8 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
-from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, PendingBatch, Slot
+from fpga_pool.model.objects.pool import Host, Job, Lease, Slot
+from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
 from fpga_pool.model.rules.shared.changes import change_job
@@ -35,7 +36,7 @@ class Snapshot:
     """The jobs to plan now, and the pool to plan them on."""
 
     view: PoolView
-    #: Jobs that wait for a place, of one batch or of several small ones, the oldest first.
+    #: Jobs that wait for a place, of one batch or of several small ones, in order of their rank.
     jobs: tuple[Job, ...]
     #: Policy their batches ask for; "" = the operator's default.
     policy: str
@@ -62,11 +63,13 @@ def snapshot(
     is_planned: Callable[[str], bool] = lambda _: True,
     may_join: Callable[[str], bool] = lambda _: False,
 ) -> Snapshot | None:
-    """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned.
+    """Return the first batch with pending jobs and the pool as it is; None where nothing is to be planned.
+
+    The first is the one of the highest priority, and of these the oldest.
 
     Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
-    Where the policy allows it (`may_join`), small batches that come next in age, with the same policy, are planned
-    together with the oldest.  Jobs that were planned too often are left to `reconcile.tick`.
+    Where the policy allows it (`may_join`), small batches that come next, with the same policy, are planned together
+    with the first.  Jobs that were planned too often are left to `reconcile.tick`.
     """
     pending = tx.pending_batches().items()
     ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}

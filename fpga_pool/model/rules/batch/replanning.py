@@ -5,7 +5,7 @@ attempt, so whatever is said about the former one is void) or other times; what 
 as planned.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -113,13 +113,15 @@ def replan_problem(
     if len(useful) == 0:
         return None
     rows = _Rows(snap, useful, settings, now_s)
-    batches = dict.fromkeys(job.batch_uuid for queue in queues.values() for job in queue)
-    free = {uuid for uuid in batches if may_move(tx.batch(uuid).policy)}
+    concerned = dict.fromkeys(job.batch_uuid for jobs in (*queues.values(), snap.jobs) for job in jobs)
+    batches = [tx.batch(uuid) for uuid in concerned]
+    free = {batch.uuid for batch in batches if may_move(batch.policy)}
     for slot in useful.tolist():
         rows.add_queue(slot, queues.get(view.slots[slot], []), free)
     for job in snap.jobs:
         rows.add_pending(job)
-    return rows.replan_problem(late=late) if rows.jobs else None
+    rank = {batch.uuid: number for number, batch in enumerate(sorted(batches, key=attrgetter("rank")))}
+    return rows.replan_problem(rank, late=late) if rows.jobs else None
 
 
 class _Rows:
@@ -207,16 +209,14 @@ class _Rows:
         settled = job.attempt > self._settings.max_attempts // 2
         return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
 
-    def replan_problem(self, *, late: bool) -> ReplanProblem:
-        """Return the problem."""
+    def replan_problem(self, rank: Mapping[str, int], *, late: bool) -> ReplanProblem:
+        """Return the problem; the batches come in the order of their `rank`."""
         view, useful = self._view, self._useful
         functions = np.array([view.function_index[job.function] for job in self.jobs])
         input_bytes = np.array([job.input_bytes for job in self.jobs], np.int64)
         here = np.array(self._here)[:, None]
         # A large input that is there already is not sent again.
         reachable = (here < 0) | (view.slot_host[useful] == here)
-        batches = sorted({(job.created_at, job.batch_uuid) for job in self.jobs})
-        rank = {batch_uuid: number for number, (_, batch_uuid) in enumerate(batches)}
         problem = BatchProblem(
             seconds=floats(np.where(reachable, view.compute_s(useful, functions, input_bytes), np.inf)),
             input_bytes=ints(self._left_bytes),

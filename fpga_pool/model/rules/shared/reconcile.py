@@ -15,6 +15,7 @@ from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, ObservedSlot
 from fpga_pool.model.objects.history import created, with_event
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
+from fpga_pool.model.rules.batch.dependencies import settle_dependencies
 from fpga_pool.model.rules.gang.decisions import give_up_gangs
 from fpga_pool.model.rules.gang.reports import (
     compare_gangs,
@@ -295,7 +296,7 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending:
 def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
     """Apply all timeouts: silent hosts, jobs planned too often, inputs that never arrived.
 
-    Tasks follow their shares.
+    Batches that wait for others follow these.  Tasks follow their shares.
     `silent_s` is the time since the last heartbeat of a host by the receiver's clock: clocks of different machines are
     never compared.
     """
@@ -315,6 +316,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
         reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
         change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))
+    repairs += [Repair(uuid, reason) for uuid, reason in settle_dependencies(tx, now_s)]
     repairs += [Repair(gang.uuid, gang.reason) for gang in give_up_gangs(tx, settings, now_s)]
     return repairs
 

@@ -159,12 +159,15 @@ def _create_batches() -> None:
         *_columns(WORD, "project_id", "user_id", "policy"),
         *_columns(NAME, "name"),
         *_columns(STATE, "state"),
-        *_columns(LONG_TEXT, "history"),
-        *_columns(FLAG, "cancel_requested"),
-        *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"),
+        *_columns(LONG_TEXT, "waits_for", "history"),
+        *_columns(FLAG, "cancel_requested", "held", "waits"),
+        *_columns(
+            INTEGER, "jobs", "priority", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"
+        ),
         *_columns(NUMBER, "created_at"),
         *_columns(
             NUMBER,
+            "deadline_at",
             "dispatched_at",
             "ended_at",
             "planned_makespan_s",
@@ -175,6 +178,7 @@ def _create_batches() -> None:
         ),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_batches_waits", "batches", ["waits"])
     op.create_index("ix_batches_newest", "batches", ["created_at", "uuid"])
     op.create_index("ix_batches_in_state_of_project", "batches", ["project_id", "state"])
     op.create_index("ix_batches_newest_of_project", "batches", ["project_id", "created_at", "uuid"])

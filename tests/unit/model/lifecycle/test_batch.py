@@ -3,8 +3,18 @@ import itertools
 import pytest
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, BatchCancelRequested, BatchPlanned, JobEnded
+from fpga_pool.model.lifecycle.batch import (
+    BATCH,
+    BatchBegun,
+    BatchCancelRequested,
+    BatchHeld,
+    BatchPlanned,
+    BatchReleased,
+    DependenciesCompleted,
+    JobEnded,
+)
 from fpga_pool.model.objects.pool import BatchState, JobState
+from fpga_pool.model.values import changed
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
 PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0, completion_s=6.0, completion_bound_s=4.2)
@@ -34,6 +44,26 @@ def test_cancellation_is_a_flag_that_may_be_asked_for_again(new_batch, state):
         assert (batch.state, batch.cancel_requested) == (state, True)
 
 
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+def test_a_hold_is_a_flag_that_says_why_a_batch_waits_until_it_is_released(new_batch, state):
+    batch = new_batch(state=state)
+    for _ in range(2):
+        batch, _ = BATCH.transition(batch, BatchHeld(), 9.0)
+        assert (batch.state, batch.held, batch.withheld) == (state, True, "held by its owner")
+    for _ in range(2):
+        batch, _ = BATCH.transition(batch, BatchReleased(), 10.0)
+        assert (batch.state, batch.held, batch.withheld) == (state, False, "")
+
+
+def test_a_batch_waits_for_those_that_are_not_complete(new_batch):
+    batch = new_batch(waits_for=("x", "y"))
+    assert batch.withheld == "waits for batches x, y"
+    batch, _ = BATCH.transition(batch, DependenciesCompleted(batches=("x",)), 9.0)
+    assert (batch.waits_for, batch.withheld) == (("y",), "waits for batch y")
+    batch, _ = BATCH.transition(changed(batch, held=True), DependenciesCompleted(batches=("x", "y")), 9.0)
+    assert (batch.state, batch.waits_for, batch.withheld) == (PENDING, (), "held by its owner")
+
+
 OUTCOMES = {JobState.RESULT_HELD: COMPLETED, JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED}
 
 
@@ -51,7 +81,7 @@ def test_a_batch_ends_with_its_last_job_as_the_worst_of_them(new_batch, state, e
 
 
 @pytest.mark.parametrize("state", [COMPLETED, FAILED, CANCELLED])
-@pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), JobEnded(state=JobState.FAILED)])
+@pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), BatchHeld(), JobEnded(state=JobState.FAILED)])
 def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
     with pytest.raises(InvalidTransition, match=f"batch b: .* in state {state} .possible: nothing"):
         BATCH.transition(new_batch(state=state), event, 9.0)

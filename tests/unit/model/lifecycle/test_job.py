@@ -14,7 +14,13 @@ PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELL
 
 #: What each event leads to; everything else is refused.
 ALLOWED = {
-    PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED, "Skipped": CANCELLED},
+    PENDING: {
+        "Planned": WAITING_INPUT,
+        "CancelRequested": CANCELLED,
+        "GaveUp": FAILED,
+        "HoldChanged": PENDING,
+        "Skipped": CANCELLED,
+    },
     WAITING_INPUT: {
         "InputStaged": STAGED,
         "GaveUp": FAILED,

@@ -17,6 +17,7 @@ from fpga_pool.model.messages.agents import (
     ResultDelivered,
     SlotChanged,
 )
+from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
@@ -33,6 +34,7 @@ from fpga_pool.model.objects.pool import (
 )
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
 from fpga_pool.model.rules.batch.placing import require_answer
 from fpga_pool.model.rules.batch.planning import all_placed, batch_problem, commit_plan, snapshot
 from fpga_pool.model.rules.batch.replanning import commit_replan, replan_problem
@@ -96,7 +98,7 @@ class Pool:
 
     # What tenants and operators do
 
-    def create(self, *functions, requester="h0", input_bytes=1000, policy=""):
+    def create(self, *functions, requester="h0", input_bytes=1000, policy="", **options):
         """Submit a batch with a job of each function; returns its uuid."""
         self.batches += 1
         uuid = f"b{self.batches}"
@@ -105,7 +107,7 @@ class Pool:
             for i, name in enumerate(functions)
         )
         self.submit(
-            BatchRequest(uuid=uuid, project_id="p", user_id="u", name="", policy=policy, jobs=jobs),
+            BatchRequest(uuid=uuid, project_id="p", user_id="u", name="", policy=policy, jobs=jobs, **options),
         )
         return uuid
 
@@ -117,6 +119,12 @@ class Pool:
         with self.tx() as tx:
             cancel_batch(tx, batch, "p", self.now_s)
             cancel_jobs(tx, batch, self.now_s)
+            return tx.batch(batch)
+
+    def change(self, batch, **changes):
+        with self.tx() as tx:
+            change_batch(tx, batch, "p", BatchChange(**changes), self.now_s)
+            hold_jobs(tx, batch, self.now_s)
             return tx.batch(batch)
 
     def drain(self, slot, reason="repair"):
