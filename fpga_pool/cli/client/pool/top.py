@@ -2,10 +2,11 @@
 
 import argparse
 import contextlib
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -57,7 +58,9 @@ class Top(PoolCommand):
             console.print(drawn(look(), self.client.endpoint))
             return
         with contextlib.suppress(KeyboardInterrupt):  # it is how one ends it
-            _follow(look, self.client.endpoint, parsed_args.interval, console)
+            looking = _Looking(look, parsed_args.interval)
+            with _until_ctrl_c() as ended:
+                _follow(looking, self.client.endpoint, console, ended)
 
 
 class _Looking(threading.Thread):
@@ -98,14 +101,31 @@ class _Looking(threading.Thread):
         return f"no answer for {for_s:.0f} s, what is below is old{': ' if self.silence else ''}{self.silence}"
 
 
-def _follow(look: Callable[[], Overview], endpoint: str, interval_s: float, console: Console) -> None:
-    looking = _Looking(look, interval_s)
+@contextlib.contextmanager
+def _until_ctrl_c() -> Iterator[threading.Event]:
+    """Yield what Ctrl-C sets: KeyboardInterrupt may come where it is lost, as in the end of an object."""
+    ended = threading.Event()
+
+    def end(*_: object) -> None:
+        if ended.is_set():
+            raise KeyboardInterrupt  # again: at once
+        ended.set()
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(looking: _Looking, endpoint: str, console: Console, ended: threading.Event) -> None:
     looking.start()
     try:
         with Live(console=console, auto_refresh=False, screen=True) as live:
             while looking.error is None:
                 live.update(drawn(looking.latest, endpoint, looking.note()), refresh=True)
-                looking.join(_DRAW_S)
+                if ended.wait(_DRAW_S):
+                    return
         raise looking.error
     finally:
         looking.close()
