@@ -146,7 +146,7 @@ class _Background:
         ]
         self._stage = stage
         self._client = Client(stage.client.endpoint)
-        settings = RunSettings(patience_s=WAIT_S, timeout_s=2 * WAIT_S)
+        settings = RunSettings(patience_s=2 * WAIT_S, timeout_s=4 * WAIT_S)
         output = stage.directory / f"results-{name}"
         self._runner = self._client.runner(
             specs, output_dir=output, name=name, settings=settings, on_progress=self._note
