@@ -105,14 +105,18 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     if not isinstance(query, WorkQuery):
         return Page(where=where, marker=marker, limit=query.limit, descending=descending)
     return Page(
-        # Another one was allowed by the policy.
-        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        project_id=chosen_project(query.project_id),
         where=where,
         since=None if query.since is None else query.since.timestamp() - SHOWN_S,
         marker=marker and chosen_uuid(marker),
         limit=query.limit,
         descending=descending,
     )
+
+
+def chosen_project(wanted: str | None) -> str | None:
+    """Return whose objects a request is about: the caller's own, unless the policy has allowed another; None = all."""
+    return None if wanted == ALL else wanted or tenant().project_id
 
 
 def links_of(

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_uuid, events_of, list_of, state_of
-from fpga_pool.api.personas import ALL, AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
+from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, state_of
+from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
@@ -24,6 +24,7 @@ from fpga_pool.model.messages.queries import (
     HostQuery,
     JobQuery,
     ProjectJobQuery,
+    ProjectQuery,
     SlotQuery,
     TaskQuery,
     UsageQuery,
@@ -39,6 +40,7 @@ from fpga_pool.model.messages.requests import (
     Page,
     PipelineDetail,
     PlannedBatch,
+    PoolCounts,
     Receipts,
     Service,
     SlotChange,
@@ -47,6 +49,7 @@ from fpga_pool.model.messages.requests import (
     TicketRequests,
     Usage,
     UsagePage,
+    WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang, GangState
@@ -196,6 +199,10 @@ def _project(call: Call) -> str:
     return project_id
 
 
+def _work(call: Call) -> dict[str, Any]:
+    return {"work": [show(one) for one in scheduler().work_counts(chosen_project(call.query.project_id))]}
+
+
 def _usage(call: Call) -> dict[str, Any]:
     query, after = call.query, None
     if query.marker is not None:
@@ -204,7 +211,7 @@ def _usage(call: Call) -> dict[str, Any]:
             raise InvalidInput(f"marker: expected PROJECT/FUNCTION, found {query.marker[:64]!r}")
         after = project, function
     page = UsagePage(
-        project_id=None if query.project_id == ALL else query.project_id or tenant().project_id,
+        project_id=chosen_project(query.project_id),
         begin_at=None if query.start is None else query.start.timestamp(),
         end_at=None if query.end is None else query.end.timestamp(),
         after=after,
@@ -269,6 +276,12 @@ OPERATIONS = (
               answer={"services": [Service]},
               handle=lambda _: {"services": [show(one) for one in scheduler().services()]},
               summary="List the schedulers and agents, and whether they are up."),
+    Operation(method="GET", path="/v1/pool", name="show_pool", persona=INSPECTOR, answer={"pool": PoolCounts},
+              handle=lambda _: scheduler().pool_counts(),
+              summary="Count the hosts, cards and slots of the pool, by state."),
+    Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=ProjectQuery,
+              answer={"work": [WorkCount]}, handle=_work,
+              summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,

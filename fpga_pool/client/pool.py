@@ -15,11 +15,12 @@ from fpga_pool.client.attach import AttachedRunner, require_same
 from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
+from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.messages.requests import PlannedBatch
+from fpga_pool.model.messages.requests import PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
@@ -106,6 +107,20 @@ class Client(PoolApi):
         for job in batch.jobs:
             print(job.name, job.result.read_text())
     """
+
+    @property
+    def endpoint(self) -> str:
+        """Where the API is, for people."""
+        return self._http.endpoint
+
+    def pool_counts(self) -> PoolCounts:
+        """Return how many hosts, cards and slots the pool has; for operators."""
+        return read(PoolCounts, self._http.call("GET", "/v1/pool"), "pool")
+
+    def work_counts(self, project_id: str | None = None) -> list[WorkCount]:
+        """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
+        params = {"project_id": project_id}
+        return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
 
     def run(
         self,

@@ -1,18 +1,19 @@
 """The demonstration: real work through the embedded pool, planned, simulated and measured side by side.
 
 For each batch policy a fresh pool is started and the same batch is sent to it.  The simulator predicts the batch from
-the state of the pool before, with the same rules and policy.
+the state of the pool before, with the same rules and policy.  Then `acts` shows what else happens in a pool.
 """
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
@@ -26,6 +27,7 @@ from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import compile_loops, load_policy, policy_names
 from fpga_pool.core.policy import BatchPolicy, Sparing
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.experiments.acts import ACTS, Act, perform
 from fpga_pool.experiments.charts import draw_gantt
 from fpga_pool.experiments.embedded import Options, embedded_pool
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -133,13 +135,30 @@ class Measured:
         """Relative error of the simulator's makespan."""
         return self.simulated.makespan_s / self.makespan_s - 1
 
+    def numbers(self) -> dict[str, Any]:
+        """Return what is compared; times in seconds."""
+        batch = self.result.batch
+        bound_s = batch.lower_bound_s or 0.0
+        return {
+            "policy": self.policy,
+            "bound_s": bound_s,
+            "planned_s": batch.planned_makespan_s or 0.0,
+            "simulated_s": self.simulated.makespan_s,
+            "measured_s": self.makespan_s,
+            "error": self.error,
+            "ratio": self.makespan_s / bound_s if bound_s else None,
+            "loads": sum(slot.reconfigurations for slot in self.slots),
+            "jobs": len(self.result.jobs),
+            "right": self.right,
+        }
+
     def busy_s(self, slot: str) -> float:
         """How long a slot computed."""
         return sum(job.job.compute_s or 0.0 for job in self.result.jobs if job.job.slot == slot)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration; return 1 if a result is wrong or missing."""
+    """Run the demonstration; return 1 if a result is wrong or missing, or an act did not end as it should."""
     arguments = _parser().parse_args(argv)
     console = Console()
     missing = [path for path in arguments.files if not path.is_file()]
@@ -154,21 +173,40 @@ def main(argv: Sequence[str] | None = None) -> int:
             with console.status(f"{name}: compiling its loops, once per installation"):
                 compile_loops("batch", name)
         measured = [_measure(policy, files, output, console) for policy in policies]
+        right = _show(measured, output, console, results=bool(arguments.files))
+        acts = [] if arguments.files or arguments.batch_only else _act(output, console)
+        if arguments.json is not None:
+            numbers = {"policies": [one.numbers() for one in measured], "acts": [asdict(act) for act in acts]}
+            arguments.json.write_text(json.dumps(numbers, indent=1) + "\n")
     except (FpgaPoolError, OSError) as error:
         console.print(f"tools/demo: {error}", style="red", markup=False)
         return 1
+    return 0 if right and all(act.ok for act in acts) else 1
+
+
+def _show(measured: Sequence[Measured], output: Path, console: Console, *, results: bool) -> bool:
+    """Print and draw what was measured; return whether all results are right."""
     _print_policies(measured, console)
     _print_slots(measured[0], console)
     title = f"{len(measured[0].result.jobs)} jobs under {measured[0].policy}"
     first = measured[0].result
     pictures = draw_gantt(first.batch, [job.job for job in first.jobs], measured[0].slots, title, output / "gantt")
-    if arguments.files:
+    if results:
         _print_results(measured[0], console)
     console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / measured[0].policy / 'results'}.")
     jobs = sum(len(one.result.jobs) for one in measured)
     right = sum(one.right for one in measured)
     console.print(f"{right} of {jobs} results are correct.", style="green" if right == jobs else "red")
-    return 0 if right == jobs else 1
+    return right == jobs
+
+
+def _act(output: Path, console: Console) -> list[Act]:
+    """Show the acts on one more pool."""
+    console.print("\nOne more pool, with aes jobs, a virtual machine and gangs:", highlight=False)
+    acts = perform(output / "acts", console)
+    ok = sum(act.ok for act in acts)
+    console.print(f"{ok} of {ACTS} acts ended as they should.", style="green" if ok == ACTS else "red")
+    return acts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -179,6 +217,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--output", type=Path, default=Path("demo-output"), help="output directory of results and pictures"
+    )
+    parser.add_argument(
+        "--batch-only", action="store_true", help="end after the batch, as with FILE: without leases, gangs and faults"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the numbers, and what the acts have shown, to this file"
     )
     parser.add_argument(
         "--policy",
@@ -300,18 +344,10 @@ def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):
         table.add_column(column, justify="right")
     for one in measured:
-        batch = one.result.batch
-        bound_s = batch.lower_bound_s or 0.0
-        table.add_row(
-            one.policy,
-            f"{bound_s:.2f}",
-            f"{batch.planned_makespan_s or 0.0:.2f}",
-            f"{one.simulated.makespan_s:.2f}",
-            f"{one.makespan_s:.2f}",
-            f"{100 * one.error:+.1f} %",
-            f"{one.makespan_s / bound_s:.2f}" if bound_s else "",
-            str(sum(slot.reconfigurations for slot in one.slots)),
-        )
+        row = one.numbers()
+        times = [f"{row[name]:.2f}" for name in ("bound_s", "planned_s", "simulated_s", "measured_s")]
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        table.add_row(one.policy, *times, f"{100 * one.error:+.1f} %", ratio, str(row["loads"]))
     console.print(table)
 
 

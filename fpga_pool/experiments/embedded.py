@@ -23,12 +23,17 @@ def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[
     try:
         yield endpoint
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_pool(process)
+
+
+def stop_pool(process: subprocess.Popen[str]) -> None:
+    """Stop a pool; kill it if it does not end in time."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subprocess.Popen[str], str]:

@@ -18,6 +18,7 @@ from fpga_pool.model.messages.requests import (
     Page,
     PipelineDetail,
     PlannedBatch,
+    PoolCounts,
     Receipt,
     Service,
     SourceTicket,
@@ -26,6 +27,7 @@ from fpga_pool.model.messages.requests import (
     TicketRequest,
     Usage,
     UsagePage,
+    WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -300,6 +302,14 @@ class SchedulerAPI:
     def services(self) -> list[Service]:
         """Return the schedulers and agents of the pool."""
         return self._call(list[Service], "services")
+
+    def pool_counts(self) -> PoolCounts:
+        """Return how many hosts, cards and slots there are."""
+        return self._call(PoolCounts, "pool_counts")
+
+    def work_counts(self, project_id: str | None) -> list[WorkCount]:
+        """Return how much work of a project, or (None) of all, has not ended."""
+        return self._call(list[WorkCount], "work_counts", project_id=project_id)
 
     def benefits(self) -> dict[str, float]:
         """Return by slot what computes there now, in vCPU equivalents."""

@@ -33,7 +33,14 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_gate, agent_identity, agent_settings, runner, scheduler_settings
+from fpga_pool.services.configured import (
+    agent_gate,
+    agent_identity,
+    agent_settings,
+    instances,
+    runner,
+    scheduler_settings,
+)
 from fpga_pool.services.loop import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.enrolment import approve
@@ -101,6 +108,8 @@ class StandalonePool:
         #: By host, the scheduler as its agent calls it.
         self.agent_apis: dict[str, SchedulerAPI] = {}
         self.agents = self._make_agents(keys)
+        #: Virtual machines of the first host, where a guest driver is configured.
+        self._guests = instances(conf, self.agents[0], self.agent_apis[self.agents[0].settings.host])
         self._servers: list[Any] = []
 
     def start(self) -> None:
@@ -112,9 +121,12 @@ class StandalonePool:
             self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), self._agent_gate, agent.refusals)
             agent.start()
             agent.beat()  # whatever became of its first: the pool knows the host
+        if self._guests is not None:
+            self._guests.start()
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""
+        _attempt_all([self._guests.stop] if self._guests is not None else [])
         _attempt_all([self.scheduler.pause])
         _attempt_all([agent.stop for agent in self.agents])
         for one in self._servers:

@@ -41,9 +41,11 @@ class OpenWork:
     oldest_at: float
 
 
-def open_work(connection: Connection, kind: OpenKind, shards: Collection[str]) -> list[OpenWork]:
-    """Return what has not ended in these shards."""
-    rows = connection.execute(_counted(kind), {"shards": list(shards)})
+def open_work(
+    connection: Connection, kind: OpenKind, shards: Collection[str], project_id: str | None = None
+) -> list[OpenWork]:
+    """Return what has not ended in these shards, of one project or (None) of all."""
+    rows = connection.execute(_counted(kind, project_id is None), {"shards": list(shards), "project": project_id})
     return [OpenWork(project, str(state), count, oldest) for project, state, count, oldest in rows]
 
 
@@ -55,8 +57,10 @@ def undelivered(connection: Connection, shards: Collection[str]) -> Sequence[tup
 
 
 @cache
-def _counted(kind: OpenKind) -> Select[Any]:
+def _counted(kind: OpenKind, of_all: bool) -> Select[Any]:
     rows, states = _OPEN[kind]
     counted = select(rows.project_id, rows.state, func.count(), func.min(rows.created_at))
-    open_here = rows.state.in_(states), rows.shard.in_(bindparam("shards", expanding=True))
-    return counted.where(*open_here).group_by(rows.project_id, rows.state)
+    wanted = [rows.state.in_(states), rows.shard.in_(bindparam("shards", expanding=True))]
+    if not of_all:
+        wanted.append(rows.project_id == bindparam("project"))
+    return counted.where(*wanted).group_by(rows.project_id, rows.state)

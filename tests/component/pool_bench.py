@@ -11,6 +11,7 @@ import hashlib
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,15 +30,20 @@ from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.requests import (
     Calibration,
+    CardCount,
     FunctionInfo,
     JobChanges,
+    LeaseCount,
     PipelineDetail,
+    PoolCounts,
     Service,
+    SlotCount,
     Ticket,
     Usage,
+    WorkCount,
 )
 from fpga_pool.model.objects.gangs import Gang, Processor
-from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
@@ -539,6 +545,34 @@ class PoolBench:
                 for host in self.tx.hosts()
             ]
         return [Service(kind="scheduler", name="test", up=True, heard_at=time.time(), shards=("default",)), *agents]
+
+    def pool_counts(self):
+        with self._answering("pool_counts"):
+            alive, slots = [host.alive for host in self.tx.hosts()], self.tx.slots()
+            counted = Counter((slot.board, str(slot.state), slot.function) for slot in slots)
+            cards = Counter(
+                (slot.board, "in_service") for slot in {(slot.host, slot.card): slot for slot in slots}.values()
+            )
+            return PoolCounts(
+                release="0.1.0",
+                alive_hosts=sum(alive),
+                lost_hosts=len(alive) - sum(alive),
+                card_list=tuple(CardCount(board=board, state=state, cards=n) for (board, state), n in cards.items()),
+                slot_list=tuple(
+                    SlotCount(board=board, state=state, function=function, slots=n)
+                    for (board, state, function), n in counted.items()
+                ),
+                lease_list=(LeaseCount(kind="instance", slots=1),),
+            )
+
+    def work_counts(self, project_id):
+        with self._answering("work_counts"):
+            jobs = [job for batch in self.tx.batches() for job in self.tx.batch_jobs(batch.uuid)]
+            jobs = [job for job in jobs if job.state not in ENDED_JOBS and project_id in (None, job.project_id)]
+            return [
+                WorkCount(kind="job", state=str(state), count=n, oldest_at=min(job.created_at for job in jobs))
+                for state, n in Counter(job.state for job in jobs).items()
+            ]
 
     def functions(self):
         with self._answering("functions"):

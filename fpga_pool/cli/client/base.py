@@ -128,6 +128,15 @@ class Pages:
         return {name: getattr(parsed_args, name) for name in names}
 
 
+def add_projects(parser: argparse.ArgumentParser) -> None:
+    """Describe the options that say whose objects are meant."""
+    projects = parser.add_mutually_exclusive_group()
+    projects.add_argument("--project-id", metavar="ID", help="objects of this project (admins only)")
+    projects.add_argument(
+        "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
+    )
+
+
 class NewestLister(Pages, PoolLister):
     """A table of the newest objects of the project."""
 
@@ -144,11 +153,7 @@ class NewestLister(Pages, PoolLister):
             metavar="TIME",
             help=f"only created then or later: {TIMES}",
         )
-        projects = parser.add_mutually_exclusive_group()
-        projects.add_argument("--project-id", metavar="ID", help="objects of this project (admins only)")
-        projects.add_argument(
-            "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
-        )
+        add_projects(parser)
         return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

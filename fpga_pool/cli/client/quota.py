@@ -11,7 +11,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from fpga_pool.cli.arguments import moment, number_that, parameter, positive_count
-from fpga_pool.cli.client.base import TIMES, LongLister, Moment, PoolCommand, PoolLister, Seconds, Table
+from fpga_pool.cli.client.base import TIMES, LongLister, Moment, PoolCommand, PoolLister, Seconds, Table, add_projects
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import Usage
 from fpga_pool.model.objects.quotas import UNLIMITED, Quota, QuotaLimits, Resource
@@ -201,11 +201,7 @@ def _with_period(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Return a parser that also reads of which period and project usage is wanted."""
     parser.add_argument("--start", type=moment, metavar="TIME", help=f"{TIMES} (default: a day before the end)")
     parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
-    projects = parser.add_mutually_exclusive_group()
-    projects.add_argument("--project-id", metavar="ID", help="of this project (admins only)")
-    projects.add_argument(
-        "--all-projects", action="store_const", const="all", dest="project_id", help="of all projects (admins only)"
-    )
+    add_projects(parser)
     return parser
 
 

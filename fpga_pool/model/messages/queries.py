@@ -108,5 +108,12 @@ class UsageQuery(Message, frozen=True, kw_only=True):
     marker: Text | None = None
 
 
+class ProjectQuery(Message, frozen=True, kw_only=True):
+    """Of which project the work is counted."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+
+
 class NoQuery(Message, frozen=True, kw_only=True):
     """No parameters."""

@@ -228,6 +228,58 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCount:
+    """Slots on cards of one board, in one state, with one function loaded ("" = none)."""
+
+    board: str
+    state: str
+    function: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardCount:
+    """Cards of one board: "in_service" has a slot that takes work, "out_of_service" none, "unreachable" no agent."""
+
+    board: str
+    state: str
+    cards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseCount:
+    """Slots held by one kind of holder: instance, pool, task or gang."""
+
+    kind: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCounts:
+    """How many hosts, cards and slots the pool has; the numbers are those of the metrics."""
+
+    #: Release of the scheduler that answers.
+    release: str
+    alive_hosts: int
+    lost_hosts: int
+    card_list: tuple[CardCount, ...]
+    slot_list: tuple[SlotCount, ...]
+    lease_list: tuple[LeaseCount, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCount:
+    """Jobs, tasks or gangs that are in one state and have not ended."""
+
+    #: "job", "task" or "gang".
+    kind: str
+    state: str
+    count: int
+    #: When the oldest of them was created.
+    oldest_at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """How well a function's time model fits the observed runs on one board."""
 

@@ -1,22 +1,26 @@
 """Metrics of a scheduler: events as they are committed, and its shards as they are when they are scraped."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from fpga_pool.core.types import Ints, ints
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments, Sample
+from fpga_pool.metrics.table import Metric
 from fpga_pool.model.cycle import CycleResult
+from fpga_pool.model.messages.requests import CardCount, LeaseCount, PoolCounts, SlotCount, WorkCount
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, LeaseKind
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns
 from fpga_pool.rpc.transport import Refusals
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.changes import Snapshots
 from fpga_pool.services.scheduler.ownership import Ownership
-from fpga_pool.store.open_work import OpenKind, open_work, undelivered
+from fpga_pool.store.open_work import OpenKind, OpenWork, open_work, undelivered
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 
@@ -137,6 +141,45 @@ def pool_samples(pool: PoolColumns, shards: Iterable[str]) -> Iterator[Sample]:
         yield Sample(table.LEASED_SLOTS, leases.get((kind.value,), 0), (kind.value,))
     for words, count in _cards(pool, ours).items():
         yield Sample(table.CARDS, count, words)
+
+
+def pool_counts(pool: PoolColumns) -> PoolCounts:
+    """Return what `pool_samples` counts in all shards, for the API."""
+    found: dict[Metric, list[tuple[Any, ...]]] = defaultdict(list)
+    for sample in pool_samples(pool, pool.numbers):
+        if sample.value:
+            found[sample.metric].append((*sample.labels, int(sample.value)))
+    hosts = dict(found[table.HOSTS])
+    return PoolCounts(
+        release=version("fpga_pool"),
+        alive_hosts=hosts.get("alive", 0),
+        lost_hosts=hosts.get("lost", 0),
+        card_list=tuple(CardCount(board=board, state=state, cards=cards) for board, state, cards in found[table.CARDS]),
+        slot_list=tuple(
+            SlotCount(board=board, state=state, function=function, slots=slots)
+            for board, state, function, slots in found[table.SLOTS]
+        ),
+        lease_list=tuple(LeaseCount(kind=kind, slots=slots) for kind, slots in found[table.LEASED_SLOTS]),
+    )
+
+
+def work_counts(store: Store, project_id: str | None) -> list[WorkCount]:
+    """Return how much work of a project, or (None) of all, has not ended."""
+    found: dict[tuple[OpenKind, str], list[OpenWork]] = defaultdict(list)
+    with store.reading() as tx:
+        shards = [shard.name for shard in tx.shards()]
+        for kind in OpenKind:
+            for one in open_work(tx.connection, kind, shards, project_id):
+                found[kind, one.state].append(one)
+    return [
+        WorkCount(
+            kind=kind.value,
+            state=state,
+            count=sum(one.count for one in several),
+            oldest_at=min(one.oldest_at for one in several),
+        )
+        for (kind, state), several in found.items()
+    ]
 
 
 def _tally(pool: PoolColumns, rows: Bools, *columns: str) -> Mapping[tuple[str, ...], int]:

@@ -13,10 +13,12 @@ from fpga_pool.model.messages.requests import (
     Page,
     PipelineDetail,
     PlannedBatch,
+    PoolCounts,
     SourceTicket,
     TaskDetail,
     Usage,
     UsagePage,
+    WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
@@ -40,6 +42,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import answers
+from fpga_pool.services.scheduler.metrics import pool_counts, work_counts
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
 
@@ -282,7 +285,7 @@ class EventRequests:
 
 
 class QuotaRequests:
-    """Answers tenants of their quota and usage, and administrators of any."""
+    """Answers tenants of their quota, usage and open work, and administrators of any, and of the pool's size."""
 
     _service: SchedulerService
 
@@ -316,3 +319,11 @@ class QuotaRequests:
             raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
         speedups = {name: function.speedup for name, function in service.catalogue.functions.items()}
         return usage(service.store, page, begin_at, end_at, now_s, speedups)
+
+    @answers
+    def pool_counts(self, context: Context) -> PoolCounts:
+        return pool_counts(self._service.snapshots.changed_after(None))
+
+    @answers
+    def work_counts(self, context: Context, project_id: str | None) -> list[WorkCount]:
+        return work_counts(self._service.store, project_id)

@@ -38,6 +38,8 @@ ALLOWED = {
     "set_quota": {"admin", "system admin"},
     "unset_quota": {"admin", "system admin"},
     "list_services": INSPECT,
+    "show_pool": INSPECT,
+    "count_work": OWN,
     "list_hosts": CATALOGUE,
     "show_host": CATALOGUE,
     "list_functions": CATALOGUE,

@@ -97,3 +97,9 @@ def test_there_are_the_commands_of_fpga_pool():
         {one.name: one.value for one in entry_points(group=group)} for group in ("fpga_pool.cli", "openstack.fpga.v1")
     )
     assert openstacks == {f"fpga_{name}": value for name, value in ours.items()}
+
+
+def test_the_pool_is_shown_as_in_a_terminal(cloud, openstack):
+    status, out, err = openstack("fpga", "pool", "top")
+    assert (status, err) == (0, "")
+    assert ["jobs", "none"] in [line.split() for line in out.splitlines()]

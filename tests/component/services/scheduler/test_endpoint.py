@@ -49,6 +49,20 @@ def test_services_are_listed_with_what_is_up(running, agent):
     assert found["agent", agent.name] == (True, ("default",))
 
 
+def test_hosts_slots_and_open_work_are_counted(running, agent, planned):
+    """1. Two jobs of project p are on slots, which the pool holds; 2. they are nobody else's; 3. one is cancelled."""
+    counts = running.api.pool_counts()
+    assert (counts.alive_hosts, counts.lost_hosts) == (1, 0)
+    assert sum(one.slots for one in counts.slot_list) == len(running.api.slots())
+    assert [(one.kind, one.slots) for one in counts.lease_list] == [("pool", len(agent.held))]
+    assert sum(one.cards for one in counts.card_list) == len({(slot.host, slot.card) for slot in running.api.slots()})
+    for project in ("p", None):
+        (work,) = running.api.work_counts(project)
+        assert (work.kind, work.state, work.count) == ("job", "WAITING_INPUT", 2)
+        assert work.oldest_at == pytest.approx(planned.created_at)
+    assert running.api.work_counts("q") == []
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

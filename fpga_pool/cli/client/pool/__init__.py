@@ -1,0 +1,1 @@
+"""`fpga-pool pool`: the whole pool at a glance."""
