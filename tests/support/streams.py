@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -86,7 +86,7 @@ class Canary:
         self._thread.start()
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(30)
 
@@ -106,7 +106,7 @@ def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], f
     return [8 * (end - begin) / took_s for begin, end in zip(before, after, strict=True)], canary.worst_s
 
 
-def _wrong(found_bps, rates_bps, tolerance):
+def _wrong(found_bps: Sequence[float], rates_bps: Sequence[float], tolerance: float) -> list[str]:
     """Relative errors above the tolerance."""
     errors = [goodput / rate - 1 for goodput, rate in zip(found_bps, rates_bps, strict=True)]
     return [
@@ -116,7 +116,9 @@ def _wrong(found_bps, rates_bps, tolerance):
     ]
 
 
-def check_rates(streams, rates_bps, *, window_s=WINDOW_S, tolerance=0.01):
+def check_rates(
+    streams: list[Stream], rates_bps: Sequence[float], *, window_s: float = WINDOW_S, tolerance: float = 0.01
+) -> None:
     """Measure once, and again only while the host did not run when it should."""
     windows = []
     for _ in range(MAX_WINDOWS):
