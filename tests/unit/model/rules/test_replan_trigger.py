@@ -23,7 +23,7 @@ def look(pool):
 
 @pytest.fixture
 def queued(pool):
-    """Four jobs of a second on each of three slots, planned to begin after 0.75 s."""
+    """Jobs of a second on three slots of one card, which load in turn: the first begin after 0.5, 1.0 and 1.5 s."""
     pool.create(*["aes"] * 12)
     pool.plan()
     return pool
@@ -36,11 +36,11 @@ def test_nothing_is_said_as_long_as_all_goes_as_planned(queued, look):
 
 
 def test_what_is_late_is_said_once_and_again_when_it_is_twice_as_late(queued, look):
-    # The first of each queue was to begin at 1000.75 s; a second is allowed.
-    queued.now_s = 1002.0
-    assert "3 jobs are late" in look()
-    queued.now_s = 1003.0
-    # The second ones are late as well by now; the first are 2.25 s late, not twice as late.
+    # A second is allowed, so two of the first are late.
+    queued.now_s = 1002.25
+    assert "2 jobs are late" in look()
+    queued.now_s = 1003.25
+    # The third one, and the second ones of two queues are late as well by now; the others are not twice as late.
     assert "3 jobs are late" in look()
     queued.now_s = 1003.5
     assert look() == ""  # not time to look yet

@@ -6,8 +6,8 @@ import pytest
 
 from fpga_pool.model.objects.pool import JobState, RateSegment
 
-#: Results are four times as large as inputs: 400 kB, which take 0.4 s over links of 8 Mbit/s.
-INPUT_BYTES, RESULT_S = 100_000, 0.4
+#: Results are four times as large as inputs: 800 kB, which take 0.8 s over links of 8 Mbit/s.
+INPUT_BYTES, RESULT_S = 200_000, 0.8
 
 
 @pytest.fixture
