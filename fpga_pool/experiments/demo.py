@@ -98,8 +98,8 @@ def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
 
 # ---- The run
 
-MEAN_BYTES = 2.5e6
-FILES = 18
+MEAN_BYTES = 1e6
+FILES = 24
 SEED = 1
 #: The default first, then what it is compared with.
 POLICIES = ("makespan", "ect", "sjf", "ljf")
@@ -108,7 +108,7 @@ LEAD_S = 0.5
 #: As `[scheduler] planning_share`.
 PLANNING_SHARE = 0.02
 POOL: Options = {
-    "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 40, "ingress_mbps": 100},
+    "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 60, "ingress_mbps": 60},
     "driver_simulated": {"board": "demo", "cards": 1},
     "scheduler": {"dispatch_lead_s": LEAD_S},
 }

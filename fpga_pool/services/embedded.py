@@ -109,7 +109,7 @@ class StandalonePool:
         self.agent_apis: dict[str, SchedulerAPI] = {}
         self.agents = self._make_agents(keys)
         #: Virtual machines of the first host, where a guest driver is configured.
-        self._guests = instances(conf, self.agents[0], self.agent_apis[self.agents[0].settings.host])
+        self._guests = instances(conf, self.agents[0], self.agent_apis[self.agents[0].settings.host], None)
         self._servers: list[Any] = []
 
     def start(self) -> None:
