@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from fpga_pool.client import Client, JobSpec, Subtask
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.model.exceptions import InvalidTransition, ServiceUnavailable
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import BatchState
@@ -34,6 +34,8 @@ PROJECTS = ("blue", "green")
 BATCH_SIZES = (1, 1, 1, 2, 5, 20, 50, 100)
 #: Of 100 items so many are of each kind.
 MIX = {"batch": 40, "left": 16, "cancelled": 10, "pipeline": 8, "task": 10, "gang": 8, "instance": 8}
+#: Subtasks of a pipeline and shares of a task, at most.
+CHAIN = 4
 #: So many items are under way at any time.
 CLIENTS = 10
 
@@ -75,7 +77,8 @@ class Ledger:
 
     uuids: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in MIX})
     wrong: list[str] = field(default_factory=list)
-    ended: int = 0
+    #: Numbers of the items that have ended.
+    ended: list[int] = field(default_factory=list)
 
 
 class Clients:
@@ -126,7 +129,7 @@ class Clients:
                     self._do[item.kind](item)
                 except Exception as error:
                     self._blame(item, repr(error))
-                self.ledger.ended += 1
+                self.ledger.ended.append(item.number)
 
     def _blame(self, item: Item, what: str) -> None:
         self.ledger.wrong.append(f"{item.kind} {item.number}: {what}")
@@ -147,28 +150,46 @@ class Clients:
             if job.result is None or job.result.read_bytes() != _digest(data):
                 self._blame(item, f"{job.job.uuid}: {job.state} {job.reason or 'with a wrong result'}")
 
+    def _batch_runner(self, item: Item) -> BatchRunner:
+        return self._noted(item, self._client(item).runner(self._specs(item), **self._settings(item)))
+
+    def _pipeline_runner(self, item: Item) -> BatchRunner:
+        names = [f"{number}" for number, _ in enumerate(item.inputs[:CHAIN])]
+        chain = [Subtask("0", "sha256", item.inputs[0], self._pool.hosts[0])]
+        chain += [Subtask(name, "sha256", after=(before,)) for before, name in itertools.pairwise(names)]
+        return self._noted(item, self._client(item).pipeline_runner(chain, **self._settings(item)))
+
+    def _task_runner(self, item: Item) -> BatchRunner:
+        requester, inputs = self._pool.hosts[0], item.inputs[:CHAIN]
+        runner = self._client(item).task_runner("sha256", inputs, requester=requester, **self._settings(item))
+        return self._noted(item, runner)
+
+    def _noted(self, item: Item, runner: BatchRunner) -> BatchRunner:
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        return runner
+
     def _batch(self, item: Item) -> None:
         """Run a batch."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        self._hold_against(item, runner.run())
+        self._hold_against(item, self._batch_runner(item).run())
 
     def _left(self, item: Item) -> None:
         """Submit a batch and leave; fetch its results by the other API."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner = self._batch_runner(item)
         runner.submit()
         found = self._client(item, 1).attached_runner(runner.batch_uuid, self._specs(item), **self._settings(item))
         self._hold_against(item, found.run())
 
     def _cancelled(self, item: Item) -> None:
-        """Submit a batch and cancel it; it may be complete before."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        runner.submit()
+        """Submit a batch, a pipeline or a task and cancel it; it may be complete before."""
         client = self._client(item, 1)
+        make, cancel = {
+            0: (self._pipeline_runner, client.cancel_pipeline),
+            1: (self._task_runner, client.cancel_task),
+        }.get(item.number % 4, (self._batch_runner, client.cancel))
+        runner = make(item)
+        runner.submit()
         with contextlib.suppress(InvalidTransition):  # it has ended
-            patiently(lambda: client.cancel(runner.batch_uuid))
+            patiently(lambda: cancel(runner.batch_uuid))
         until(
             lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED),
             "the batch ends",
@@ -176,26 +197,17 @@ class Clients:
 
     def _pipeline(self, item: Item) -> None:
         """Run a chain: the digest of the first input, the digest of that result, and so on."""
-        names = [f"{number}" for number in range(item.objects)]
-        requester = self._pool.hosts[0]
-        chain = [Subtask("0", "sha256", item.inputs[0], requester)]
-        chain += [Subtask(name, "sha256", after=(before,)) for before, name in itertools.pairwise(names)]
-        runner = self._client(item).pipeline_runner(chain, **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner = self._pipeline_runner(item)
         last = runner.run().jobs[-1]
         data = item.inputs[0]
-        for _ in names:
+        for _ in item.inputs[:CHAIN]:
             data = _digest(data)
         if last.result is None or last.result.read_bytes() != data:
             self._blame(item, f"{runner.batch_uuid}: {last.state} {last.reason or 'with a wrong result'}")
 
     def _task(self, item: Item) -> None:
         """Run a task, a slot for each of its files."""
-        runner = self._client(item).task_runner(
-            "sha256", item.inputs, requester=self._pool.hosts[0], **self._settings(item)
-        )
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        self._hold_against(item, runner.run())
+        self._hold_against(item, self._task_runner(item).run())
 
     def _gang(self, item: Item) -> None:
         """Queue a gang; cancel each fourth one."""
