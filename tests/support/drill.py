@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from fpga_pool.client import Client, JobSpec, Subtask
 from fpga_pool.client.runner import BatchRunner, RunSettings
-from fpga_pool.model.exceptions import InvalidTransition, ServiceUnavailable
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.store import Store
@@ -180,20 +180,29 @@ class Clients:
         self._hold_against(item, found.run())
 
     def _cancelled(self, item: Item) -> None:
-        """Submit a batch, a pipeline or a task and cancel it; it may be complete before."""
+        """Cancel a batch, a pipeline or a task while its inputs are sent, or later; it may be complete before."""
         client = self._client(item, 1)
         make, cancel = {
             0: (self._pipeline_runner, client.cancel_pipeline),
             1: (self._task_runner, client.cancel_task),
         }.get(item.number % 4, (self._batch_runner, client.cancel))
         runner = make(item)
-        runner.submit()
+        submitting = threading.Thread(target=self._submit, args=(runner,), daemon=True)
+        submitting.start()
+        until(lambda: _exists(client, runner.batch_uuid), "the batch is created")
+        time.sleep(item.number % 3 * 0.5)
         with contextlib.suppress(InvalidTransition):  # it has ended
             patiently(lambda: cancel(runner.batch_uuid))
+        submitting.join(PATIENCE_S)
         until(
             lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED),
             "the batch ends",
         )
+
+    @staticmethod
+    def _submit(runner: BatchRunner) -> None:
+        with contextlib.suppress(FpgaPoolError):  # what is cancelled meanwhile is not submitted
+            runner.submit()
 
     def _pipeline(self, item: Item) -> None:
         """Run a chain: the digest of the first input, the digest of that result, and so on."""
@@ -248,6 +257,13 @@ def leased(store: Store) -> dict[str, list[str]]:
             if lease.of_instance:
                 held.setdefault(lease.holder, []).append(lease.slot)
     return held
+
+
+def _exists(client: Client, uuid: str) -> bool:
+    try:
+        return bool(client.batch(uuid))
+    except NotFound:
+        return False
 
 
 def _digest(data: bytes) -> bytes:

@@ -75,11 +75,16 @@ class Faults:
         return acts
 
     def _wait_until_well(self) -> None:
-        """Wait for a sign of life of every process, of which some were started a moment ago."""
-        since_s = time.time()
+        """Wait for a sign of life of every process, some of which have just been started; the pool has its own time."""
         clients = [self.pool.client(api=api) for api in self.pool.endpoints]
         others = set(self.pool.names) - self.pool.endpoints.keys()
-        until(lambda: all(others <= _heard(client, since_s) for client in clients), "every process is back")
+        before = patiently(lambda: _heard(clients[0]))
+
+        def lives(client: Client) -> bool:
+            now = _heard(client)
+            return all(now.get(name, 0.0) > before.get(name, 0.0) for name in others)
+
+        until(lambda: all(lives(client) for client in clients), "every process is back")
 
     def _killing(self, name: str) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
@@ -150,8 +155,8 @@ def _rounds(acts: Sequence[Act], rng: random.Random) -> Iterator[Act]:
         yield from rng.sample(acts, len(acts))
 
 
-def _heard(client: Client, since_s: float) -> set[str]:
-    return {one.name for one in client.services() if one.heard_at > since_s}
+def _heard(client: Client) -> dict[str, float]:
+    return {one.name: one.heard_at for one in client.services()}
 
 
 def _busy_for(seconds: float, busy: Callable[[], bool]) -> bool:
