@@ -2,8 +2,12 @@
 
 A connection is a stranger's until it has shown a good token.  Where strangers are too many it is not the newcomer who
 is turned away, but the oldest of the address with the most: a client with a token needs its place for a moment only.
+Strangers that were refused are held for a while: a program that comes again when its connection ends comes rarely then.
 """
 
+import asyncio
+import random
+import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +26,9 @@ class Places:
     #: Of those that have not: of all, and from one address.
     strangers: int = 128
     per_address: int = 64
+    #: Of those that were refused, and are held: of all, and from one address.
+    held: int = 256
+    held_per_address: int = 192
 
 
 @dataclass(eq=False, slots=True)
@@ -34,6 +41,10 @@ class Connection:
     #: What its token is for; "" = it has shown none, and a lane is for no job in particular.
     project_id: str = ""
     job: str = ""
+
+    @property
+    def is_strangers(self) -> bool:
+        return not self.project_id
 
 
 class Connections:
@@ -92,3 +103,41 @@ class Connections:
         others.pop(connection, None)
         if not others:
             self._strangers.pop(connection.address, None)
+
+
+class Held:
+    """Refused connections that stay open and are not read: a descriptor and a timer each; used on one event loop only.
+
+    Bytes that their peers go on sending stay in the kernel, whose buffers are full soon.
+    """
+
+    def __init__(self, places: Places, held_s: float) -> None:
+        self._places = places
+        self._held_s = held_s
+        self._of_address: Counter[str] = Counter()
+        self._open: dict[socket.socket, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def hold(self, sock: socket.socket, address: str) -> None:
+        """Close a connection after its time; at once where too many are held, of all or of this address."""
+        places = self._places
+        if len(self._open) >= places.held or self._of_address[address] >= places.held_per_address:
+            sock.close()
+            return
+        self._open[sock] = address
+        self._of_address[address] += 1
+        held_s = self._held_s * random.uniform(0.5, 1.5)  # noqa: S311  # those that came at once do not come again at once
+        asyncio.get_running_loop().call_later(held_s, self._let_go, sock)
+
+    def close(self) -> None:
+        """Close all of them now."""
+        for sock in list(self._open):
+            self._let_go(sock)
+
+    def _let_go(self, sock: socket.socket) -> None:
+        address = self._open.pop(sock, None)
+        if address is not None:
+            sock.close()
+            self._of_address -= Counter([address])

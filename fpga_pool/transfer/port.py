@@ -15,14 +15,17 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
-from fpga_pool.transfer.connections import Connections, Places
+from fpga_pool.transfer.connections import Connections, Held, Places
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
+
+if TYPE_CHECKING:
+    from fpga_pool.transfer.door import Door
 
 LOG = logging.getLogger(__name__)
 
@@ -70,6 +73,8 @@ class Limits:
     keepalive_s: float = 10.0
     #: How long a refused client may take to read why.
     linger_s: float = 1.0
+    #: How long the connection of a refused stranger stays open.
+    held_s: float = 5.0
     #: How long the order of a job waits that is not known here: its command may be slower than its client.
     announcement_s: float = 2.0
     places: Places = field(default_factory=Places)
@@ -90,6 +95,9 @@ class Port:
     workers: Executor
     counters: Counter[str]
     connections: Connections
+    held: Held
+    #: Connections that have not shown their first frame, and are no sessions yet.
+    doors: "set[Door]" = field(default_factory=set)
     #: Jobs whose input is arriving now.
     receiving: set[str] = field(default_factory=set)
     #: Refusals that the log shows.

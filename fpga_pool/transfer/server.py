@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.transfer.connections import Connection, Connections
+from fpga_pool.model.exceptions import ServiceUnavailable, TransferRefused
+from fpga_pool.transfer.connections import Connection, Connections, Held
+from fpga_pool.transfer.door import Door
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 from fpga_pool.transfer.port import Limits, Port, TokenBucket
 from fpga_pool.transfer.session import REASONS, Session
@@ -65,6 +67,7 @@ class DataServer:
             workers=ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"data-{host}"),
             counters=self._counters,
             connections=Connections(self._limits.places),
+            held=Held(self._limits.places, self._limits.held_s),
         )
         self._sessions: set[asyncio.Task[None]] = set()
         self._started: Future[tuple[str, int]] = Future()
@@ -88,7 +91,7 @@ class DataServer:
 
     def counters(self) -> dict[str, int]:
         """Return what happened since the start, by event and by reason of refusal, and the `connections` open now."""
-        return {**self._counters, "connections": len(self._sessions)}
+        return {**self._counters, "connections": len(self._sessions) + len(self._port.doors)}
 
     def refused(self) -> int:
         """Return how many streams were refused since the start, for whatever reason."""
@@ -122,22 +125,26 @@ class DataServer:
             asyncio.get_running_loop().remove_reader(listener)
             # One turn of the loop: a session that is cancelled before its first step would not close its socket.
             await asyncio.sleep(0)
+            for door in list(self._port.doors):
+                door.close()
             for session in self._sessions:
                 session.cancel()
             if self._sessions:
                 await asyncio.wait(self._sessions)
+            self._port.held.close()
 
     def _listen(self, listener: socket.socket) -> None:
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Begin a session for a new connection.
+        """Take one new connection; the others wait until the loop has served those that it has.
 
         Done by hand so that connections are counted before their TLS handshake: handshakes are bounded in number too.
         """
         loop = asyncio.get_running_loop()
         try:
             sock, peer = listener.accept()
+            sock.setblocking(False)
         except BlockingIOError:
             return
         except OSError as error:
@@ -145,34 +152,43 @@ class DataServer:
             loop.remove_reader(listener)
             loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
             return
-        connection, crowded = self._port.connections.enter(peer[0], lambda: session.cancel())
+        connection, crowded = self._port.connections.enter(peer[0], sock.close)
         self._counters["busy"] += crowded
-        session = loop.create_task(self._converse(sock, connection, source_of(*peer[:2])))
+        begin = partial(self._begin, sock, connection, source_of(*peer[:2]))
+        if self._ssl_context is None:
+            Door(self._port, sock, connection, begin)
+        else:
+            begin(b"")
+
+    def _begin(self, sock: socket.socket, connection: Connection, source: str, heard: bytes) -> None:
+        session = asyncio.get_running_loop().create_task(self._converse(sock, connection, source, heard))
+        connection.drop = session.cancel
         self._sessions.add(session)
         session.add_done_callback(self._sessions.discard)
 
-    async def _converse(self, sock: socket.socket, connection: Connection, source: str) -> None:
+    async def _converse(self, sock: socket.socket, connection: Connection, source: str, heard: bytes) -> None:
         try:
-            await self._converse_on(sock, connection, source)
+            await self._converse_on(sock, connection, source, heard)
         finally:
             self._port.connections.leave(connection)
 
-    async def _converse_on(self, sock: socket.socket, connection: Connection, source: str) -> None:
-        try:
-            stream = await self._open_stream(sock)
-        except OSError as error:
-            self._counters["no_tls"] += 1
-            LOG.info("refused a connection, no_tls: %s", error)
-            return
+    async def _converse_on(self, sock: socket.socket, connection: Connection, source: str, heard: bytes) -> None:
+        with sock.dup() as spare:  # asyncio closes its own where a handshake fails
+            try:
+                stream = await self._open_stream(sock, heard)
+            except OSError as error:
+                self._port.log_refusal("connection", TransferRefused("no_tls", str(error)))
+                self._port.held.hold(spare.dup(), connection.address)
+                return
         try:
             await Session(self._port, stream, connection, source).run()
             await stream.close()
         finally:
             stream.abort()
 
-    async def _open_stream(self, sock: socket.socket) -> FrameStream:
+    async def _open_stream(self, sock: socket.socket, heard: bytes) -> FrameStream:
         loop = asyncio.get_running_loop()
-        stream = FrameStream(self._limits.stall_timeout_s)
+        stream = FrameStream(self._limits.stall_timeout_s, heard)
         tls_timeout_s = self._limits.hello_timeout_s if self._ssl_context else None
         opening = loop.create_task(
             loop.connect_accepted_socket(

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
 from fpga_pool.transfer import frames, tokens
 from fpga_pool.transfer.connections import Connection
+from fpga_pool.transfer.door import check_first, no_hello
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.lane import Lane
 from fpga_pool.transfer.port import Port, Spool, TokenBucket
@@ -79,10 +80,8 @@ class Session:
             async with asyncio.timeout(timeout_s):
                 first = await self._stream.read()
         except TimeoutError:
-            raise TransferRefused("no_hello", f"no first frame within {timeout_s:g} s") from None
-        if not isinstance(first, frames.Hello | frames.Order | frames.Fetch):
-            raise frames.BadFrame("the first frame must be hello")
-        return first
+            raise no_hello(timeout_s) from None
+        return check_first(first)
 
     async def _identify(self, hello: frames.Hello) -> TransferGrant:
         port = self._port
@@ -286,7 +285,10 @@ class Session:
         self._port.log_refusal(f"job {self._job}", refused)
         with contextlib.suppress(OSError, TimeoutError):
             await self._stream.send(frames.Refuse(refused.reason, str(refused)))
-            await self._stream.linger(self._port.limits.linger_s)
+            if self._connection.is_strangers and (sock := self._stream.detach()):
+                self._port.held.hold(sock, self._connection.address)
+            else:
+                await self._stream.linger(self._port.limits.linger_s)
 
     async def _ask(self, question: Callable[..., T], *args: object) -> T:
         return await self._work(self._guarded, question, *args)

@@ -178,14 +178,14 @@ class FrameStream(asyncio.BufferedProtocol):
     """The server's side of one connection: bytes arrive in its own buffer, and are handed out where they lie.
 
     Waits raise TimeoutError when not one byte moved for `stall_timeout_s`; EOFError and OSError mean that the other
-    side is gone.
+    side is gone.  `heard` has arrived already.
     """
 
-    def __init__(self, stall_timeout_s: float) -> None:
+    def __init__(self, stall_timeout_s: float, heard: bytes = b"") -> None:
         self._stall_timeout_s = stall_timeout_s
-        self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(heard) + bytearray(_FIRST_BUFFER_BYTES))
         #: What has arrived and was not handed out lies between these.
-        self._begin = self._end = 0
+        self._begin, self._end = 0, len(heard)
         self._paused = False
         self._transport: asyncio.Transport
         self._gone: Exception | None = None
@@ -366,6 +366,14 @@ class FrameStream(asyncio.BufferedProtocol):
                 await asyncio.shield(self._closed)
         except TimeoutError:
             self.abort()
+
+    def detach(self) -> socket.socket | None:
+        """Drop all but the connection itself, if all was sent; return it, to be closed by the caller."""
+        if self._transport.get_write_buffer_size():
+            return None
+        sock: socket.socket = self._transport.get_extra_info("socket").dup()
+        self.abort()
+        return sock
 
     def abort(self) -> None:
         """Drop the connection at once."""

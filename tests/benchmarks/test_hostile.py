@@ -74,9 +74,16 @@ def tokens_of_a_cancelled_batch(client):
 
 
 @pytest.mark.parametrize(
-    ("attack", "pause_s"), [(bad_tokens, 1.0), (bad_tokens, 0.1), (tokens_of_a_cancelled_batch, 0.1)]
+    ("attack", "pause_s", "leaves"),
+    [
+        (bad_tokens, 1.0, False),
+        (bad_tokens, 0.1, False),
+        (bad_tokens, 0.1, True),
+        (bad_tokens, 0.0, True),
+        (tokens_of_a_cancelled_batch, 0.1, False),
+    ],
 )
-def test_hostile(pool, attack, pause_s, tmp_path):
+def test_hostile(pool, attack, pause_s, leaves, tmp_path):
     client, pid = pool
     batch_s(client, tmp_path / "first")
     said = attack(client)
@@ -90,7 +97,7 @@ def test_hostile(pool, attack, pause_s, tmp_path):
             if attacked:
                 command = [sys.executable, "-m", "support.hostile"]
                 others = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True)
-                json.dump({"ports": ports, "said": said, "pause_s": pause_s}, others.stdin)
+                json.dump({"ports": ports, "said": said, "pause_s": pause_s, "leaves": leaves}, others.stdin)
                 others.stdin.close()
                 time.sleep(2.0)
             times_s[attacked].append(batch_s(client, tmp_path / f"{number}-{attacked}"))
@@ -101,8 +108,9 @@ def test_hostile(pool, attack, pause_s, tmp_path):
                 time.sleep(1.0)
     alone_s, attacked_s = (statistics.median(times_s[attacked]) for attacked in (False, True))
     time.sleep(5.0)
+    opened = "Closed by themselves, opened" if leaves else "Opened"
     print(
-        f"\n{attack.__doc__} Opened again after {pause_s:g} s: {JOBS} jobs take {attacked_s:.2f} s instead of"
+        f"\n{attack.__doc__} {opened} again after {pause_s:g} s: {JOBS} jobs take {attacked_s:.2f} s instead of"
         f" {alone_s:.2f} s ({attacked_s / alone_s:.2f} times); memory {before / 2**20:.0f} MiB before,"
         f" {most / 2**20:.0f} at most, {resident_bytes(pid) / 2**20:.0f} after"
     )

@@ -1,4 +1,4 @@
-"""A drill: clients work while the parts of a pool are killed, stalled, restarted and drained; a ledger of their own.
+"""A drill: clients work while the parts of a pool are hurt, and keep a ledger of their own.
 
 All is drawn from one seed: what is submitted, how it is submitted, which part fails when.  How these meet is not, so a
 finding is looked at in the logs, not by running the seed again.
@@ -11,21 +11,20 @@ import queue
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from fpga_pool.client import Client, JobSpec, Subtask
-from fpga_pool.client.runner import RunSettings
-from fpga_pool.model.exceptions import InvalidTransition, ServiceUnavailable
+from fpga_pool.client.runner import BatchRunner, RunSettings
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.store import Store
 from support.deployment import Deployment
-from support.servers.server import Server
+from support.guests import Hypervisor
 from support.waiting import wait_until
 
 PATIENCE_S = 180.0
@@ -34,14 +33,16 @@ PATIENT = RunSettings(patience_s=PATIENCE_S, timeout_s=3600.0)
 PROJECTS = ("blue", "green")
 BATCH_SIZES = (1, 1, 1, 2, 5, 20, 50, 100)
 #: Of 100 items so many are of each kind.
-MIX = {"batch": 48, "left": 16, "cancelled": 10, "pipeline": 8, "task": 10, "gang": 8}
+MIX = {"batch": 40, "left": 16, "cancelled": 10, "pipeline": 8, "task": 10, "gang": 8, "instance": 8}
+#: Subtasks of a pipeline and shares of a task, at most.
+CHAIN = 4
 #: So many items are under way at any time.
 CLIENTS = 10
 
 
 @dataclass(frozen=True)
 class Item:
-    """One submission: of a kind of MIX, with the inputs of its jobs, or the processes of a gang."""
+    """One submission: of a kind of MIX; an input for each job, process or slot."""
 
     kind: str
     number: int
@@ -50,17 +51,21 @@ class Item:
 
     @property
     def objects(self) -> int:
-        """Jobs, shares or processes."""
+        """Jobs, shares, processes or slots of an instance."""
         return len(self.inputs)
 
 
 def items(objects: int, seed: int) -> list[Item]:
-    """Draw submissions until they have this many jobs, shares and processes."""
+    """Draw submissions until they have this many jobs, shares, processes and slots."""
     rng = random.Random(seed)
     drawn: list[Item] = []
     while sum(item.objects for item in drawn) < objects:
         (kind,) = rng.choices(list(MIX), list(MIX.values()))
-        count = rng.choice(BATCH_SIZES) if kind in ("batch", "left", "cancelled") else rng.randint(1, 4)
+        count = (
+            rng.choice(BATCH_SIZES)
+            if kind in ("batch", "left", "cancelled")
+            else rng.randint(1, 2 if kind == "instance" else 4)
+        )
         inputs = tuple(rng.randbytes(round(10 ** rng.uniform(0, 4.5))) for _ in range(count))
         drawn.append(Item(kind, len(drawn), rng.choice(PROJECTS), inputs))
     return drawn
@@ -72,15 +77,25 @@ class Ledger:
 
     uuids: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in MIX})
     wrong: list[str] = field(default_factory=list)
-    ended: int = 0
+    #: Numbers of the items that have ended.
+    ended: list[int] = field(default_factory=list)
 
 
 class Clients:
     """Threads that submit items, one after the other, each by one of the APIs, and write the ledger."""
 
-    def __init__(self, pool: Deployment, work: Sequence[Item], directory: Path) -> None:
+    def __init__(
+        self,
+        pool: Deployment,
+        work: Sequence[Item],
+        directory: Path,
+        hypervisors: Mapping[str, Hypervisor],
+        store: Store,
+    ) -> None:
         self.ledger = Ledger()
         self._pool = pool
+        self._hypervisors = hypervisors
+        self._store = store
         self._directory = directory
         self._shared = {(project, api): pool.client(project, api) for project in PROJECTS for api in pool.endpoints}
         self._work: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -93,6 +108,7 @@ class Clients:
             "pipeline": self._pipeline,
             "task": self._task,
             "gang": self._gang,
+            "instance": self._instance,
         }
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(CLIENTS)]
 
@@ -113,7 +129,7 @@ class Clients:
                     self._do[item.kind](item)
                 except Exception as error:
                     self._blame(item, repr(error))
-                self.ledger.ended += 1
+                self.ledger.ended.append(item.number)
 
     def _blame(self, item: Item, what: str) -> None:
         self.ledger.wrong.append(f"{item.kind} {item.number}: {what}")
@@ -134,76 +150,127 @@ class Clients:
             if job.result is None or job.result.read_bytes() != _digest(data):
                 self._blame(item, f"{job.job.uuid}: {job.state} {job.reason or 'with a wrong result'}")
 
+    def _batch_runner(self, item: Item) -> BatchRunner:
+        return self._noted(item, self._client(item).runner(self._specs(item), **self._settings(item)))
+
+    def _pipeline_runner(self, item: Item) -> BatchRunner:
+        names = [f"{number}" for number, _ in enumerate(item.inputs[:CHAIN])]
+        chain = [Subtask("0", "sha256", item.inputs[0], self._pool.hosts[0])]
+        chain += [Subtask(name, "sha256", after=(before,)) for before, name in itertools.pairwise(names)]
+        return self._noted(item, self._client(item).pipeline_runner(chain, **self._settings(item)))
+
+    def _task_runner(self, item: Item) -> BatchRunner:
+        requester, inputs = self._pool.hosts[0], item.inputs[:CHAIN]
+        runner = self._client(item).task_runner("sha256", inputs, requester=requester, **self._settings(item))
+        return self._noted(item, runner)
+
+    def _noted(self, item: Item, runner: BatchRunner) -> BatchRunner:
+        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        return runner
+
     def _batch(self, item: Item) -> None:
         """Run a batch."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        self._hold_against(item, runner.run())
+        self._hold_against(item, self._batch_runner(item).run())
 
     def _left(self, item: Item) -> None:
         """Submit a batch and leave; fetch its results by the other API."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner = self._batch_runner(item)
         runner.submit()
         found = self._client(item, 1).attached_runner(runner.batch_uuid, self._specs(item), **self._settings(item))
         self._hold_against(item, found.run())
 
     def _cancelled(self, item: Item) -> None:
-        """Submit a batch and cancel it; it may be complete before."""
-        runner = self._client(item).runner(self._specs(item), **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        runner.submit()
+        """Cancel a batch, a pipeline or a task while its inputs are sent, or later; it may be complete before."""
         client = self._client(item, 1)
+        make, cancel = {
+            0: (self._pipeline_runner, client.cancel_pipeline),
+            1: (self._task_runner, client.cancel_task),
+        }.get(item.number % 4, (self._batch_runner, client.cancel))
+        runner = make(item)
+        submitting = threading.Thread(target=self._submit, args=(runner,), daemon=True)
+        submitting.start()
+        until(lambda: _exists(client, runner.batch_uuid), "the batch is created")
+        time.sleep(item.number % 3 * 0.5)
         with contextlib.suppress(InvalidTransition):  # it has ended
-            _patiently(lambda: client.cancel(runner.batch_uuid))
-        _until(
+            patiently(lambda: cancel(runner.batch_uuid))
+        submitting.join(PATIENCE_S)
+        until(
             lambda: client.batch(runner.batch_uuid).state in (BatchState.CANCELLED, BatchState.COMPLETED),
             "the batch ends",
         )
 
+    @staticmethod
+    def _submit(runner: BatchRunner) -> None:
+        with contextlib.suppress(FpgaPoolError):  # what is cancelled meanwhile is not submitted
+            runner.submit()
+
     def _pipeline(self, item: Item) -> None:
         """Run a chain: the digest of the first input, the digest of that result, and so on."""
-        names = [f"{number}" for number in range(item.objects)]
-        requester = self._pool.hosts[0]
-        chain = [Subtask("0", "sha256", item.inputs[0], requester)]
-        chain += [Subtask(name, "sha256", after=(before,)) for before, name in itertools.pairwise(names)]
-        runner = self._client(item).pipeline_runner(chain, **self._settings(item))
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
+        runner = self._pipeline_runner(item)
         last = runner.run().jobs[-1]
         data = item.inputs[0]
-        for _ in names:
+        for _ in item.inputs[:CHAIN]:
             data = _digest(data)
         if last.result is None or last.result.read_bytes() != data:
             self._blame(item, f"{runner.batch_uuid}: {last.state} {last.reason or 'with a wrong result'}")
 
     def _task(self, item: Item) -> None:
         """Run a task, a slot for each of its files."""
-        runner = self._client(item).task_runner(
-            "sha256", item.inputs, requester=self._pool.hosts[0], **self._settings(item)
-        )
-        self.ledger.uuids[item.kind].add(runner.batch_uuid)
-        self._hold_against(item, runner.run())
+        self._hold_against(item, self._task_runner(item).run())
 
     def _gang(self, item: Item) -> None:
         """Queue a gang; cancel each fourth one."""
         uuid = str(uuid4())
         client = self._client(item)
         self.ledger.uuids[item.kind].add(uuid)
-        _patiently(lambda: client.create_gang(item.objects, 60.0, 0.5, work_s=1.0, uuid=uuid))
+        patiently(lambda: client.create_gang(item.objects, 60.0, 0.5, work_s=1.0, uuid=uuid))
         if item.number % 4 == 0:
             with contextlib.suppress(InvalidTransition):
-                _patiently(lambda: client.cancel_gang(uuid))
-        _until(lambda: client.gang(uuid).gang.state in ENDED_GANGS, "the gang ends")
-        gang = _patiently(lambda: client.gang(uuid).gang)
+                patiently(lambda: client.cancel_gang(uuid))
+        until(lambda: client.gang(uuid).gang.state in ENDED_GANGS, "the gang ends")
+        gang = patiently(lambda: client.gang(uuid).gang)
         if gang.state is not GangState.COMPLETED and (item.number % 4 or gang.state is not GangState.CANCELLED):
             self._blame(item, f"{uuid}: {gang.state} {gang.reason}")
+
+    def _instance(self, item: Item) -> None:
+        """Run a virtual machine on the first host that lets it start; it has its slots until it ends."""
+        uuid = str(uuid4())
+        hosts = itertools.cycle(self._pool.hosts[item.number % 4 :] + self._pool.hosts[: item.number % 4])
+
+        def boot() -> str:
+            host = next(hosts)
+            return host if self._hypervisors[host].boot(uuid, "sha256", item.objects, item.project) else ""
+
+        host = wait_until(boot, "an instance starts", 3 * PATIENCE_S)
+        time.sleep(1.0 + item.number % 4)
+        slots = patiently(lambda: leased(self._store).get(uuid, []))
+        self._hypervisors[host].end(uuid)
+        if sum(slot.startswith(f"{host}/") for slot in slots) != item.objects:
+            self._blame(item, f"{uuid} on {host}: {item.objects} slots were given, held are {slots}")
+
+
+def leased(store: Store) -> dict[str, list[str]]:
+    """Return the slots that instances have."""
+    held: dict[str, list[str]] = {}
+    with store.reading() as tx:
+        for lease in tx.leases():
+            if lease.of_instance:
+                held.setdefault(lease.holder, []).append(lease.slot)
+    return held
+
+
+def _exists(client: Client, uuid: str) -> bool:
+    try:
+        return bool(client.batch(uuid))
+    except NotFound:
+        return False
 
 
 def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest().encode() + b"\n"
 
 
-def _patiently(call: Callable[[], Any]) -> Any:
+def patiently(call: Callable[[], Any]) -> Any:
     """Call until the pool answers; ServiceUnavailable when it has not for long."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
@@ -215,96 +282,5 @@ def _patiently(call: Callable[[], Any]) -> Any:
         time.sleep(0.5)
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
-    wait_until(lambda: _patiently(condition), what, 3 * PATIENCE_S)
-
-
-@dataclass
-class Faults:
-    """Kills, stalls and restarts the parts of a pool, and drains its slots, one after the other and some at once."""
-
-    pool: Deployment
-    servers: Sequence[Server]
-    seed: int
-    #: Longer than a scheduler or a host may be silent.
-    stall_s: float
-    done: Counter[str] = field(default_factory=Counter)
-
-    def acts(self) -> Iterator[tuple[str, Callable[[random.Random], None]]]:
-        """Draw acts without end: in each round every part is hurt in every way, in another order."""
-        rng = random.Random(self.seed)
-        client = self.pool.client()
-        while True:
-            acts: list[tuple[str, Callable[[random.Random], None]]] = []
-            for name in self.pool.names:
-                acts += [(f"kill {name}", self._killing(name)), (f"stall {name}", self._stalling(name))]
-            for server in self.servers:
-                acts += [(f"{how} {server.name}", self._ending(server, how)) for how in ("stop", "kill")]
-            acts += [(f"drain {host}", self._draining(client, host)) for host in self.pool.hosts]
-            rng.shuffle(acts)
-            yield from acts
-
-    def run(self, busy: Callable[[], bool]) -> None:
-        """Hurt the pool for as long as clients are busy; all parts are well when this returns."""
-        rng = random.Random(f"{self.seed} pauses")
-        begun_s = time.monotonic()
-        for said, act in self.acts():
-            if not _busy_for(rng.uniform(0.5, 3.0), busy):
-                break
-            print(f"{time.monotonic() - begun_s:6.1f} s: {said}", flush=True)
-            act(rng)
-            self.done[said] += 1
-        self._wait_until_well()
-
-    def _wait_until_well(self) -> None:
-        """Wait for a sign of life of every process, of which some were started a moment ago."""
-        since_s = time.time()
-        clients = [self.pool.client(api=api) for api in self.pool.endpoints]
-        others = set(self.pool.names) - self.pool.endpoints.keys()
-        _until(lambda: all(others <= _heard(client, since_s) for client in clients), "every process is back")
-
-    def _killing(self, name: str) -> Callable[[random.Random], None]:
-        def act(rng: random.Random) -> None:
-            self.pool.kill(name)
-            time.sleep(rng.uniform(0.0, 2.0))
-            self.pool.restart(name)
-
-        return act
-
-    def _stalling(self, name: str) -> Callable[[random.Random], None]:
-        def act(rng: random.Random) -> None:
-            self.pool.stop(name)
-            time.sleep(rng.choice((0.5, self.stall_s)))
-            self.pool.cont(name)
-
-        return act
-
-    def _ending(self, server: Server, how: str) -> Callable[[random.Random], None]:
-        def act(rng: random.Random) -> None:
-            getattr(server, how)()
-            time.sleep(rng.uniform(0.0, 4.0))
-            server.start()
-
-        return act
-
-    def _draining(self, client: Client, host: str) -> Callable[[random.Random], None]:
-        def act(rng: random.Random) -> None:
-            slots = _patiently(lambda: [slot for slot in client.slots() if slot.host == host])
-            for slot in slots:
-                _patiently(partial(client.drain, slot.uuid, "drill"))
-            time.sleep(rng.uniform(0.5, 3.0))
-            for slot in slots:
-                _patiently(partial(client.resume, slot.uuid))
-
-        return act
-
-
-def _heard(client: Client, since_s: float) -> set[str]:
-    return {one.name for one in client.services() if one.heard_at > since_s}
-
-
-def _busy_for(seconds: float, busy: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + seconds
-    while busy() and time.monotonic() < until_s:
-        time.sleep(0.1)
-    return busy()
+def until(condition: Callable[[], bool], what: str) -> None:
+    wait_until(lambda: patiently(condition), what, 3 * PATIENCE_S)

@@ -1,6 +1,7 @@
 """Connections that hold on to data ports: `python -m support.hostile`, with their ports and words as JSON on stdin.
 
-Each says its words and reads until it is closed; then it is opened again, after a pause.
+Each says its words and reads until it is closed, or closes by itself when it has an answer; then it is opened again,
+after a pause.
 """
 
 import hashlib
@@ -29,8 +30,8 @@ def lane(token: str, data: bytes) -> bytes:
 class Connections:
     """All of them, in one thread."""
 
-    def __init__(self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float) -> None:
-        self._pause_s = pause_s
+    def __init__(self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float, leaves: bool) -> None:
+        self._pause_s, self._leaves = pause_s, leaves
         self._ports = ports
         self._said = said
         self._selector = selectors.DefaultSelector()
@@ -58,7 +59,7 @@ class Connections:
             if events & selectors.EVENT_WRITE:
                 sock.send(self._said[number])
                 self._selector.modify(sock, selectors.EVENT_READ, number)
-            elif sock.recv(65536):
+            elif sock.recv(65536) and not self._leaves:
                 return
             else:
                 raise ConnectionResetError
@@ -70,4 +71,5 @@ class Connections:
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    Connections(given["ports"], [bytes.fromhex(words) for words in given["said"]], given["pause_s"]).run()
+    said = [bytes.fromhex(words) for words in given["said"]]
+    Connections(given["ports"], said, given["pause_s"], given["leaves"]).run()

@@ -87,6 +87,10 @@ class ReleaseJob(Variant, frozen=True, kw_only=True):
     job: OptionalId
 
 
+#: Every agent knows it, and does nothing.
+NO_EFFECT = ReleaseJob(job="")
+
+
 class EvictJob(Variant, frozen=True, kw_only=True):
     """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
 
@@ -189,7 +193,7 @@ class Command(Message, frozen=True, kw_only=True):
         A command that was merely left out would leave its slot behind the number of the last one, as if it were still
         under way.
         """
-        return msgspec.structs.replace(self, action=ReleaseJob(job=""))
+        return msgspec.structs.replace(self, action=NO_EFFECT)
 
 
 class Outcome(Message, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -208,27 +207,6 @@ def run_pool(tmp_path_factory):
 def broker(run_server, servers_directory):
     """A RabbitMQ of these tests' own, to hurt."""
     yield from run_server(RabbitMQ(servers_directory / "outages"))
-
-
-@pytest.fixture(scope="package")
-def small_disk(tmp_path_factory):
-    """Make file systems with little room: `small_disk(directory, megabytes)`."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mounted = []
-
-    def mount(place: Path, megabytes: int) -> Path:
-        place.mkdir(parents=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=711", "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"mounting a small file system is not possible here: {done.stderr.strip()}")
-        mounted.append(place)
-        return place
-
-    yield mount
-    for place in mounted:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def unreachable(call: Callable[[], object]) -> str:

@@ -1,45 +1,13 @@
 """The clock of one machine is set back an hour: while the process runs, and before it starts again."""
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-HOUR_S = 3600.0
+from support.clocks import HOUR_S, Clock
+
 DIFFERS = "this machine's clock differs from the pool's by"
-
-#: Python runs this file before anything else.  libfaketime would do it for every library, but its clock_nanosleep fails
-#: (0.9.10) unless the monotonic clock is set back too, which no administrator can do.
-SITECUSTOMIZE = """\
-import time
-from pathlib import Path
-
-def offset_s(file=Path({offset!r})):
-    return int(file.read_text())
-
-real, real_ns = time.time, time.time_ns
-time.time = lambda: real() + offset_s()
-time.time_ns = lambda: real_ns() + offset_s() * 10**9
-"""
-
-
-class Clock:
-    """The system's clock as one process sees it; monotonic time stays as it is."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self._offset = directory / "offset"
-        self.set(0)
-        (directory / "sitecustomize.py").write_text(SITECUSTOMIZE.format(offset=str(self._offset)))
-        places = [str(directory), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        self.launcher = ["env", f"PYTHONPATH={os.pathsep.join(filter(None, places))}"]
-
-    def set(self, offset_s: int) -> None:
-        new = self._offset.with_suffix(".new")
-        new.write_text(str(offset_s))
-        new.replace(self._offset)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +29,7 @@ def set_back(clocks) -> Iterator:
     """Set the clock of a process back by an hour, until the test ends."""
 
     def act(name: str) -> None:
-        clocks[name].set(-round(HOUR_S))
+        clocks[name].set(-HOUR_S)
 
     yield act
     for clock in clocks.values():

@@ -1,14 +1,13 @@
 """A disk is full: an agent's, and the database's."""
 
-import contextlib
 import time
-from pathlib import Path
 
 import pytest
 
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import JobState
+from support.disks import Ballast
 from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 
@@ -16,23 +15,6 @@ NO_ROOM = "no space for the agent's journal; free space on the disk of [agent] s
 DATABASE_FULL = "the database is full: nothing was stored; free space on its disk and try again"
 #: For how long nothing can be stored.
 FULL_S = 6.0
-
-
-class Ballast:
-    """A file that takes all the room that a disk has left."""
-
-    def __init__(self, disk: Path) -> None:
-        self._file = disk / "ballast"
-
-    def fill(self) -> None:
-        with self._file.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            for size_bytes in (1 << 20, 1 << 12):
-                with contextlib.suppress(OSError):
-                    while True:
-                        file.write(bytes(size_bytes))
-
-    def remove(self) -> None:
-        self._file.unlink(missing_ok=True)
 
 
 @pytest.fixture

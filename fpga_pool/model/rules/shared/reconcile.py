@@ -11,7 +11,15 @@ from typing import Any
 from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, StaleEpoch
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
-from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
+from fpga_pool.model.messages.agents import (
+    NO_EFFECT,
+    Heartbeat,
+    ObservedJob,
+    ObservedSlot,
+    ReleaseJob,
+    ResultExpired,
+    SlotChanged,
+)
 from fpga_pool.model.objects.history import created, with_event
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
@@ -69,6 +77,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         for reconciled in compare_gangs(tx, heartbeat, now_s, returned=returned)
     ]
     stored = {slot.name for slot in tx.slots(heartbeat.host)}
+    behind = _missed(tx, heartbeat, returned=returned)
     held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
     for observed in heartbeat.slots:
         new = observed.slot not in stored
@@ -97,7 +106,26 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         repairs += _release_strays(tx, heartbeat.host, held_jobs, returned=True)
     elif heartbeat.unreported == 0:
         repairs += _compare_jobs(tx, heartbeat, now_s)
+    for slot in behind:
+        if tx.slot(slot.name).sequence == slot.sequence:
+            send(tx, slot.name, NO_EFFECT)
+            repairs.append(Repair(slot.name, "has missed commands, which are over"))
     return repairs
+
+
+def _missed(tx: Transaction, heartbeat: Heartbeat, *, returned: bool) -> list[Slot]:
+    """Return slots whose last commands were dropped, or refused as there was no such slot: none is under way.
+
+    Until it has executed another one such a slot would look as if it had yet to execute these.
+    """
+    slots = {slot.name: slot for slot in tx.slots(heartbeat.host)}
+    return [
+        slot
+        for observed in heartbeat.slots
+        if (slot := slots.get(observed.slot)) is not None
+        and observed.sequence < slot.sequence
+        and (returned or (slot.state, slot.reason) == (SlotState.FAULTED, CARD_GONE))
+    ]
 
 
 def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:

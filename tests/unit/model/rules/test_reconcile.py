@@ -1,7 +1,7 @@
 import pytest
 
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages.agents import ResultDelivered
+from fpga_pool.model.messages.agents import NO_EFFECT, ResultDelivered
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, BatchState, Host, JobState, SlotState
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -181,6 +181,33 @@ def test_a_result_on_a_host_that_was_lost_can_be_delivered_when_it_is_back(pool,
     pool.heard(pool.heartbeat(jobs=(), unreported=1))
     assert pool.report(ResultDelivered(**pool.about(job))) == []
     assert pool.job(job).reason == ""
+
+
+def test_a_slot_that_has_missed_commands_while_its_host_was_lost_is_not_waited_for(pool, job):
+    """What its agent holds is compared again, though no work comes to this slot any more."""
+    pool.bring(job, JobState.RESULT_HELD)
+    told = pool.slot(R2).sequence
+    pool.create("flow")
+    pool.plan()  # the next job of this slot, whose command is dropped when the host is lost
+    lose(pool)
+    pool.cancel("b2")
+    missed = pool.heartbeat(jobs=[(job, 1, R2)], r2={"sequence": told})
+    assert (R2, "has missed commands, which are over") in pool.heard(missed)
+    (command,) = [command for command in pool.sent() if command.slot == R2]
+    assert (command.action, command.sequence) == (NO_EFFECT, pool.slot(R2).sequence)
+    # It is executed, and then the agent holds the result no longer.
+    assert pool.heard(pool.heartbeat(jobs=())) == [(job, "its result is no longer held by its agent")]
+
+
+def test_a_slot_whose_commands_were_refused_while_its_card_was_gone_is_not_waited_for(pool, job):
+    told = pool.slot(R2).sequence
+    pool.cancel("b1")
+    others = tuple(slot for slot in pool.heartbeat().slots if slot.slot != R2)
+    pool.heard(pool.heartbeat(jobs=(), slots=others))
+    pool.sent()  # refused: the agent has no such slot
+    back = pool.heartbeat(jobs=(), r2={"sequence": told, "state": SlotState.EMPTY})
+    assert (R2, "has missed commands, which are over") in pool.heard(back)
+    assert pool.actions() == [(R2, "ReleaseJob", "")]
 
 
 # Time

@@ -1,0 +1,61 @@
+"""The way to a server that drills part."""
+
+import contextlib
+import select
+import socket
+import threading
+
+import pytest
+
+from support.relay import Relay
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def relay():
+    """A way to a server that answers what it hears."""
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    while data := client.recv(100):
+                        client.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with contextlib.closing(Relay(f"rabbit://user:word@127.0.0.1:{listener.getsockname()[1]}/")) as relay:
+            yield relay
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def client(relay):
+    before, _, port = relay.url.rstrip("/").rpartition(":")
+    assert before == "rabbit://user:word@127.0.0.1"
+    with socket.create_connection(("127.0.0.1", int(port)), WAIT_S) as client:
+        client.sendall(b"before")
+        assert client.recv(100) == b"before"
+        yield client
+
+
+def test_what_is_sent_while_it_is_parted_arrives_when_it_is_healed(relay, client):
+    relay.part()
+    client.sendall(b"late")
+    assert select.select([client], [], [], 0.1)[0] == []
+    relay.heal()
+    assert client.recv(100) == b"late"
+
+
+def test_connections_that_are_cut_end_and_new_ones_pass(relay, client):
+    relay.part()
+    client.sendall(b"lost")
+    relay.cut()
+    relay.heal()
+    with contextlib.suppress(ConnectionError):
+        assert client.recv(100) == b""
+    with socket.create_connection(client.getpeername(), WAIT_S) as another:
+        another.sendall(b"new")
+        assert another.recv(100) == b"new"

@@ -1,0 +1,105 @@
+"""Strangers whose connections are refused: held unread for a while, few of them, and no client waits for that."""
+
+import io
+import socket
+
+import pytest
+
+from fpga_pool.transfer import frames
+from fpga_pool.transfer.connections import Places
+
+#: A client that is read takes all of it sooner or later; the kernel's buffers do not.
+UNREAD_BYTES = 64 * 2**20
+BAD_HELLO = frames.encode(frames.Hello("no token"))
+
+
+def talk_until_nothing_is_taken(raw):
+    """Send until the kernel takes no more, as it does where the other side does not read."""
+    raw.socket.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        raw.socket.sendall(bytes(UNREAD_BYTES))
+
+
+def refused(bench, *said):
+    raw = bench.raw()
+    raw.say(*said)
+    assert isinstance(raw.hear(), frames.Refuse)
+    return raw
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [BAD_HELLO],
+        [b"GET / HTTP/1.1\r\n\r\n"],
+        [frames.encode(frames.KeepAlive())],
+        [frames.encode(frames.Order(1, "forged", 70_000, "0" * 64))],
+    ],
+)
+def test_a_refused_stranger_is_held_and_not_read(make_bench, said):
+    bench = make_bench(limits={"held_s": 600.0})
+    raw = refused(bench, *said)
+    bench.assert_nothing_held()
+    talk_until_nothing_is_taken(raw)
+    assert len(bench.server._port.held) == 1
+    bench.server.stop()
+    assert raw.is_closed_by_server()
+
+
+@pytest.mark.parametrize("begins_tls", [True, False])
+def test_a_refused_stranger_on_a_port_with_tls_is_held_and_not_read(make_bench, tls, begins_tls):
+    bench = make_bench(tls=tls, limits={"held_s": 600.0})
+    raw = bench.raw()
+    if begins_tls:
+        raw.socket = tls[1].wrap_socket(raw.socket, server_hostname="127.0.0.1")
+        raw.say(BAD_HELLO)
+        assert raw.hear().reason == "bad_signature"
+    else:
+        raw.say(BAD_HELLO)
+        bench.wait_counted("no_tls")
+    bench.wait_idle()
+    with raw.socket as above:
+        raw.socket = socket.socket(fileno=above.detach())
+    talk_until_nothing_is_taken(raw)
+    assert len(bench.server._port.held) == 1
+
+
+def test_a_held_connection_is_closed_in_the_end(bench):
+    assert refused(bench, BAD_HELLO).is_closed_by_server()
+    assert len(bench.server._port.held) == 0
+
+
+def test_those_beyond_the_limit_of_an_address_are_closed_at_once_and_clients_are_served(make_bench):
+    bench = make_bench(limits={"held_s": 600.0, "places": Places(held_per_address=2)})
+    for _ in range(2):
+        refused(bench, BAD_HELLO)
+    for _ in range(10):
+        assert refused(bench, BAD_HELLO).is_closed_by_server()
+    assert len(bench.server._port.held) == 2
+    bench.send(io.BytesIO(b"data"), 4)
+    assert bench.count("staged") == 1
+
+
+def test_places_of_held_connections_are_for_others_again(make_bench):
+    """Each is closed because of its time or because there is no place; none is left."""
+    bench = make_bench(limits={"held_s": 0.0, "places": Places(held=1)})
+    for _ in range(10):
+        assert refused(bench, BAD_HELLO).is_closed_by_server()
+    assert len(bench.server._port.held) == 0
+
+
+def test_a_first_frame_that_comes_in_bytes_is_read_whole(bench):
+    raw = bench.raw()
+    for byte in frames.encode(frames.Hello(bench.token(4))):
+        raw.say(bytes([byte]))
+    assert raw.hear() == frames.Accept(0)
+
+
+def test_a_stranger_that_leaves_before_its_first_frame_is_forgotten(bench):
+    raw = bench.raw()
+    raw.say(BAD_HELLO[:-1])
+    bench.wait_counted("connections")
+    raw.close()
+    bench.wait_counted("disconnected")
+    bench.assert_nothing_held()
+    assert len(bench.server._port.held) == 0

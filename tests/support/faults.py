@@ -1,0 +1,166 @@
+"""What is done to a pool in a drill: its parts are killed and stalled, its networks, disks and clocks fail."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from fpga_pool.client import Client
+from support.clocks import HOUR_S, Clock
+from support.deployment import Deployment
+from support.disks import Ballast
+from support.drill import patiently, until
+from support.relay import Relay
+from support.servers.server import Server
+
+Act = tuple[str, Callable[[random.Random], None]]
+
+
+@dataclass
+class Faults:
+    """Hurts a pool by two threads: one its processes, servers, disks and clocks, one its networks and slots.
+
+    In each round every part is hurt in every way, in another order.
+    """
+
+    pool: Deployment
+    servers: Sequence[Server]
+    seed: int
+    #: Longer than a scheduler or a host may be silent.
+    stall_s: float
+    #: By name of a process and what it leads to.
+    relays: Mapping[tuple[str, str], Relay] = field(default_factory=dict)
+    #: By host, and by process.
+    disks: Mapping[str, Ballast] = field(default_factory=dict)
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def run(self, busy: Callable[[], bool]) -> None:
+        """Hurt the pool for as long as clients are busy; all parts are well when this returns."""
+        begun_s = time.monotonic()
+        others = threading.Thread(target=self._hurt, args=("networks", self._outer(), busy, begun_s))
+        others.start()
+        self._hurt("processes", self._inner(), busy, begun_s)
+        others.join()
+        self._wait_until_well()
+
+    def _hurt(self, name: str, parts: Sequence[Act], busy: Callable[[], bool], begun_s: float) -> None:
+        rng = random.Random(f"{self.seed} {name}")
+        for said, act in _rounds(parts, random.Random(f"{self.seed} {name} order")):
+            if not _busy_for(rng.uniform(0.5, 3.0), busy):
+                break
+            print(f"{time.monotonic() - begun_s:6.1f} s: {said}", flush=True)
+            act(rng)
+            self.done[said] += 1
+
+    def _inner(self) -> list[Act]:
+        acts: list[Act] = []
+        for name in self.pool.names:
+            acts += [(f"kill {name}", self._killing(name)), (f"stall {name}", self._stalling(name))]
+            if name.startswith("scheduler"):
+                acts += [(f"split {name}", self._stalling(name, self.stall_s))] * 2
+        for server in self.servers:
+            acts += [(f"{how} {server.name}", self._ending(server, how)) for how in ("stop", "kill")]
+        acts += [(f"fill disk of {host}", self._filling(disk)) for host, disk in self.disks.items()]
+        acts += [(f"set clock of {name}", self._setting(name, clock)) for name, clock in self.clocks.items()]
+        return acts
+
+    def _outer(self) -> list[Act]:
+        client = self.pool.client()
+        acts: list[Act] = [(f"drain {host}", self._draining(client, host)) for host in self.pool.hosts]
+        acts += [(f"part {name} from {server}", self._parting(relay)) for (name, server), relay in self.relays.items()]
+        return acts
+
+    def _wait_until_well(self) -> None:
+        """Wait for a sign of life of every process, some of which have just been started; the pool has its own time."""
+        clients = [self.pool.client(api=api) for api in self.pool.endpoints]
+        others = set(self.pool.names) - self.pool.endpoints.keys()
+        before = patiently(lambda: _heard(clients[0]))
+
+        def lives(client: Client) -> bool:
+            now = _heard(client)
+            return all(now.get(name, 0.0) > before.get(name, 0.0) for name in others)
+
+        until(lambda: all(lives(client) for client in clients), "every process is back")
+
+    def _killing(self, name: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            self.pool.kill(name)
+            time.sleep(rng.uniform(0.0, 2.0))
+            self.pool.restart(name)
+
+        return act
+
+    def _stalling(self, name: str, least_s: float = 0.5) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            self.pool.stop(name)
+            time.sleep(rng.choice((least_s, self.stall_s)))
+            self.pool.cont(name)
+
+        return act
+
+    def _ending(self, server: Server, how: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            getattr(server, how)()
+            time.sleep(rng.uniform(0.0, 4.0))
+            server.start()
+
+        return act
+
+    def _draining(self, client: Client, host: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            slots = patiently(lambda: [slot for slot in client.slots() if slot.host == host])
+            for slot in slots:
+                patiently(partial(client.drain, slot.uuid, "drill"))
+            time.sleep(rng.uniform(0.5, 3.0))
+            for slot in slots:
+                patiently(partial(client.resume, slot.uuid))
+
+        return act
+
+    def _parting(self, relay: Relay) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            relay.part()
+            time.sleep(rng.choice((1.0, self.stall_s)))
+            if rng.random() < 0.5:
+                relay.cut()
+            relay.heal()
+
+        return act
+
+    def _filling(self, disk: Ballast) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            disk.fill()
+            time.sleep(rng.uniform(0.5, 4.0))
+            disk.remove()
+
+        return act
+
+    def _setting(self, name: str, clock: Clock) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            # A scheduler that starts ahead of the others would make it an hour later for all of them.
+            ahead = () if name.startswith("scheduler") else (HOUR_S,)
+            clock.set(rng.choice((-HOUR_S, 0, *ahead)))
+            if rng.random() < 0.5:
+                self._killing(name)(rng)
+
+        return act
+
+
+def _rounds(acts: Sequence[Act], rng: random.Random) -> Iterator[Act]:
+    while True:
+        yield from rng.sample(acts, len(acts))
+
+
+def _heard(client: Client) -> dict[str, float]:
+    return {one.name: one.heard_at for one in client.services()}
+
+
+def _busy_for(seconds: float, busy: Callable[[], bool]) -> bool:
+    until_s = time.monotonic() + seconds
+    while busy() and time.monotonic() < until_s:
+        time.sleep(0.1)
+    return busy()

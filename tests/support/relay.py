@@ -1,0 +1,82 @@
+"""A way to a server that can be parted: for a while nothing passes, or connections end."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+
+class Relay:
+    """Forwards connections to the server of a URL, each way in a thread; any thread may part and heal it."""
+
+    def __init__(self, url: str) -> None:
+        self._server = urlsplit(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._passes = threading.Event()
+        self._passes.set()
+        self._lock = threading.Lock()
+        self._ends: set[socket.socket] = set()
+        self._begin(self._accept)
+
+    @property
+    def url(self) -> str:
+        """The URL of the server by this way."""
+        before = self._server.netloc.rpartition(":")[0]
+        return self._server._replace(netloc=f"{before}:{self._listener.getsockname()[1]}").geturl()
+
+    def part(self) -> None:
+        """Let nothing through; what is sent meanwhile arrives when it is healed."""
+        self._passes.clear()
+
+    def heal(self) -> None:
+        """Let through what was held up, and what comes."""
+        self._passes.set()
+
+    def cut(self) -> None:
+        """End all connections; what was held up is lost."""
+        with self._lock:
+            ends, self._ends = self._ends, set()
+        for end in ends:
+            _hang_up(end)
+
+    def close(self) -> None:
+        """End."""
+        _hang_up(self._listener)
+        self._listener.close()
+        self.cut()
+        self.heal()
+
+    def _begin(self, work: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._begin(self._serve, self._listener.accept()[0])
+
+    def _serve(self, process: socket.socket) -> None:
+        with process, contextlib.suppress(OSError):
+            address = self._server.hostname, self._server.port
+            with socket.create_connection(address) as server:
+                with self._lock:
+                    self._ends |= {process, server}
+                back = threading.Thread(target=self._pump, args=(server, process), daemon=True)
+                back.start()
+                self._pump(process, server)
+                back.join()
+                with self._lock:
+                    self._ends -= {process, server}
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._passes.wait()
+                sink.sendall(data)
+        _hang_up(source)
+        _hang_up(sink)
+
+
+def _hang_up(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
