@@ -39,7 +39,7 @@ def paths(api):
     found["slots"] = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
     return found | {
         "hosts": "/v1/hosts/node-1", "functions": "/v1/functions/sha256", "quotas": "/v1/quotas/demo",
-        "own quota": "/v1/quotas",
+        "own quota": "/v1/quotas", "pool": "/v1/pool",
     }  # fmt: skip
 
 
