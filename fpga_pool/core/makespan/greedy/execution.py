@@ -13,7 +13,9 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 _REPLAYS = 5
 
 
-def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats) -> Floats:
+def execute(
+    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, free_s: Floats | None = None
+) -> Floats:
     """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
 
     All jobs are in the queues of their slots from the start, and slots that are free load from `head_start_s` before
@@ -30,6 +32,8 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
         The jobs, first in the queue first.
     arrived_s : (J,)
         When the input of each job is complete.
+    free_s : (A,)
+        From when on each slot may load, if not as the problem says.
 
     """
     from fpga_pool.core.makespan.kernels import loops
@@ -42,8 +46,9 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
     slots = by_port[used]
     seconds = problem.seconds[by_slot, accelerator[by_slot]]
     loops.execute(
-        np.cumsum(jobs), problem.port[slots], problem.free_s[slots], problem.loaded[slots], problem.load_s[slots],
-        problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
+        np.cumsum(jobs), problem.port[slots], (problem.free_s if free_s is None else free_s)[slots],
+        problem.loaded[slots], problem.load_s[slots], problem.function[by_slot], np.array(arrived_s)[by_slot], seconds,
+        start_s_by_slot := np.empty(len(by_slot)),
     )  # fmt: skip
     start_s[by_slot] = start_s_by_slot
     return start_s

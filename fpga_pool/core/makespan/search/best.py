@@ -198,7 +198,8 @@ class _Search:
         self._shortest(self._own(), self._params.gap)
         best = self._shortest(self._portfolio.schedules(lambda: self._portfolio_may_be_better(self._budget)), _NOISE)
         if not can_reverse(self._problem) and not self._within(1 + self._params.gap):
-            best = self._shortest(self._improved(best), self._params.gap)
+            improved = self._improved(best)
+            best = improved if improved.completion_s <= best.completion_s else best
         return as_plan(self._problem, best, self._bound, Makespan.name)
 
     def _shortest(self, schedules: Iterator[Schedule], gap: float) -> Schedule:
@@ -300,11 +301,11 @@ class _Search:
             self._budget.spend(self._problem.seconds.size)
             yield self._forwards(place(self._problem, self._order, cap * self._bound.seconds))
 
-    def _improved(self, best: Schedule) -> Iterator[Schedule]:
+    def _improved(self, best: Schedule) -> Schedule:
         """Change jobs of a schedule one by one, in forward time."""
         search = LateAcceptance(self._problem, self._sent, self._budget, self._rng)
         enough_s = max(self._bound.seconds, self._completion_bound_s) * (1 + self._params.gap)
-        yield from search.run(best.accelerator, best.start_s, enough_s)
+        return search.run(best.accelerator, best.start_s, enough_s)
 
     def _network(self) -> Schedule:
         problem = self._problem

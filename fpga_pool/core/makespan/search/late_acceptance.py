@@ -3,13 +3,17 @@
 Each step changes one or two jobs, and the whole schedule is made again: transfers, loads with the ports that slots
 share, and computation.  A change is kept if the schedule is no longer than the present one, or than the one of some
 steps before (late acceptance).
+
+A few milliseconds decide which of two slots loads first, and a schedule may be much longer for them.  So a schedule is
+judged by the mean of its length and what that is with slots, inputs and computations that are a little late.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.execution import Schedule
+from fpga_pool.core.makespan.greedy.execution import Schedule, execute
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
@@ -21,7 +25,9 @@ _MEMORY = 15
 #: What the mean end of the jobs counts beside that of the last one: changes that do not shorten a schedule yet, may.
 _MEAN_WEIGHT = 0.05
 #: Work of a step, in pairs of job and accelerator: of each, and of each of its jobs.
-_PAIRS_PER_STEP, _PAIRS_PER_JOB = 60_000, 1_500
+_PAIRS_PER_STEP, _PAIRS_PER_JOB = 120_000, 2_000
+#: How late inputs and computations may be, as a share of the schedule, and in how many ways that is tried.
+_LATE, _WAYS = 0.005, 3
 #: Shares of the steps that change a job of the slot that ends last, move a job to where its function is, and exchange
 #: two jobs rather than move one.
 _CRITICAL, _JOINING, _EXCHANGING = 0.5, 0.5, 0.3
@@ -37,15 +43,20 @@ class LateAcceptance:
         self._rows = np.arange(problem.jobs)
         self._possible = np.isfinite(problem.seconds)
         self._step_pairs = _PAIRS_PER_STEP + _PAIRS_PER_JOB * problem.jobs
+        #: Problems whose computations take longer, how much later each input arrives, and when slots may load.
+        self._late: list[tuple[BatchProblem, Floats, Floats]] = []
 
-    def run(self, accelerator: Ints, turn: Floats, enough_s: float) -> Iterator[Schedule]:
-        """Yield schedules, each shorter than all before, from placement (J,) and turns (J,), lowest first, on."""
-        found, cost_s, ends_s = self._cost(accelerator, turn)
-        best_s = found.completion_s
-        yield found
+    def run(self, accelerator: Ints, turn: Floats, enough_s: float) -> Schedule:
+        """Return the best schedule found from placement (J,) and turns (J,), lowest first, on."""
+        if self._problem.load_s.any():
+            self._late = self._lateness(
+                self._evaluate(accelerator, np.lexsort((turn, self._problem.group))).completion_s
+            )
+        best, cost_s, ends_s = self._cost(accelerator, turn)
+        best_cost_s = cost_s
         memory = [cost_s] * _MEMORY
         step = 0
-        while best_s > enough_s and self._budget.allows():
+        while best.completion_s > enough_s and self._budget.allows():
             self._budget.spend(self._step_pairs)
             changed = self._changed(accelerator, turn, ends_s)
             if changed is None:
@@ -53,17 +64,36 @@ class LateAcceptance:
             found, new_s, new_ends_s = self._cost(*changed)
             if new_s <= max(cost_s, memory[step % _MEMORY]):
                 (accelerator, turn), cost_s, ends_s = changed, new_s, new_ends_s
-                if found.completion_s < best_s:
-                    best_s = found.completion_s
-                    yield found
+                if cost_s < best_cost_s:
+                    best, best_cost_s = found, cost_s
             memory[step % _MEMORY] = cost_s
             step += 1
+        return best
 
     def _cost(self, accelerator: Ints, turn: Floats) -> tuple[Schedule, float, Floats]:
         order = np.lexsort((turn, self._problem.group))
         found = self._evaluate(accelerator, order)
         ends_s = found.start_s + self._problem.seconds[self._rows, accelerator]
-        return found, found.completion_s + _MEAN_WEIGHT * float(ends_s.mean()), ends_s
+        length_s = (found.completion_s + sum(self._late_s(found))) / (1 + len(self._late))
+        return found, length_s + _MEAN_WEIGHT * float(ends_s.mean()), ends_s
+
+    def _lateness(self, length_s: float) -> list[tuple[BatchProblem, Floats, Floats]]:
+        problem, found = self._problem, []
+        for _ in range(_WAYS):
+            compute_s, input_s = _LATE * length_s * self._rng.random((2, problem.jobs))
+            free_s = problem.free_s + _LATE * length_s * self._rng.random(problem.accelerators)
+            found.append((replace(problem, seconds=problem.seconds + compute_s[:, None]), input_s, free_s))
+        return found
+
+    def _late_s(self, found: Schedule) -> Iterator[float]:
+        """Yield when all is done if things are late, in each of some ways."""
+        arrived_s = np.array(self._problem.release_s)
+        np.maximum.at(arrived_s, found.segments.flow, found.segments.end_s)
+        order = np.argsort(found.start_s, kind="stable")
+        for problem, late_s, free_s in self._late:
+            start_s = execute(problem, found.accelerator, order, arrived_s + late_s, free_s)
+            ends_s = start_s + problem.seconds[self._rows, found.accelerator]
+            yield float(ends_s.max()) + found.completion_s - found.makespan_s
 
     def _changed(self, accelerator: Ints, turn: Floats, ends_s: Floats) -> tuple[Ints, Floats] | None:
         """Return placement and turns with one or two jobs elsewhere; None where none was found that may be."""
