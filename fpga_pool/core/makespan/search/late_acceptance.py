@@ -26,7 +26,7 @@ _MEMORY = 15
 _MEAN_WEIGHT = 0.05
 #: Work of a step, in pairs of job and accelerator: of each, and of each of its jobs.
 _PAIRS_PER_STEP, _PAIRS_PER_JOB = 120_000, 2_000
-#: How late inputs and computations may be, as a share of the schedule, and in how many ways that is tried.
+#: How late slots, inputs and computations may be, as a share of the schedule, and in how many ways that is tried.
 _LATE, _WAYS = 0.005, 3
 #: Shares of the steps that change a job of the slot that ends last, move a job to where its function is, and exchange
 #: two jobs rather than move one.
