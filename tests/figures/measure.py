@@ -1,6 +1,8 @@
 """Measure the claims of reduced figures again and write their ranges: python tests/figures/measure.py gangs lattice
 
 A range is one standard error of the mean over the seeds to each side of the value, and no narrower than `FLOOR`.
+`also` has values that the same seeds gave in other runs, since a linear program has several optimal vertices; the range
+reaches around these, too.
 """
 
 import argparse
@@ -8,9 +10,10 @@ import importlib.util
 import math
 import statistics
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fpga_pool.experiments.figures.figure import Experiment, Figure, Samples
 
@@ -34,11 +37,19 @@ def half_width(value: float, unit: str, error: float) -> float:
     return max(error, FLOOR * (100.0 if unit in ("%", "points") else abs(value)))
 
 
-def measured(wanted: Mapping[str, object], value: float, error: float) -> str:
+def ends(value: float, also: Sequence[float], unit: str, error: float) -> tuple[float, float]:
+    """Return the least and the most that a range allows."""
+    reach = half_width(value, unit, error)
+    return min([value, *also]) - reach, max([value, *also]) + reach
+
+
+def measured(wanted: Mapping[str, Any], value: float, error: float) -> str:
     """Return a range as the file has it."""
-    reach = half_width(value, str(wanted["unit"]), error)
+    also = wanted.get("also", ())
+    least, most = ends(value, also, wanted["unit"], error)
     lines = ["[[range]]", *(f"{name} = {toml(wanted[name])}" for name in ("figure", "claim", "curve"))]
-    lines += [f"least = {value - reach:.6g}", f"most = {value + reach:.6g}", f"found = {value:.6g}"]
+    lines += [f"least = {least:.6g}", f"most = {most:.6g}", f"found = {value:.6g}"]
+    lines += [f"also = {list(also)}"] if also else []
     lines += [f"error = {error:.3g}", *(f"{name} = {toml(wanted[name])}" for name in ("unit", "paper"))]
     return "\n".join(lines)
 
