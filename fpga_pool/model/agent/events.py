@@ -98,8 +98,6 @@ class SlotFree(SlotEvent, frozen=True, kw_only=True):
 class Loaded(SlotEvent, frozen=True, kw_only=True):
     """A function is loaded."""
 
-    durable = True  # a hold may be ready by it
-
 
 class LoadRefused(SlotEvent, frozen=True, kw_only=True):
     """There is no sound bitstream of the function; the slot is as it was before."""

@@ -1,10 +1,10 @@
 """The machine: every event that an agent knows goes in here, and every instruction comes from here."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
+from fpga_pool.core.dispatch import Load, QueueEntry, Run, Wait, next_action
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.commands import Commanding
@@ -28,6 +28,8 @@ from fpga_pool.model.objects.pool import CPU, SlotState
 from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
 
+#: How long a slot lets another one of its card begin to load first whose executor does not ask.
+LONGEST_TURN_S = 0.05
 #: Events that are listed if a transition is not possible.
 HISTORY_LENGTH = 20
 
@@ -42,16 +44,15 @@ class Agent(Commanding):
         super().__init__(host)
         self.parameters = parameters or AgentParameters()
         self._facts = {slot.slot: slot for slot in slots}
+        self._cards: defaultdict[str, list[str]] = defaultdict(list)
+        for slot in self._facts.values():
+            self._cards[slot.card].append(slot.slot)
         pause_s = self.parameters.fault_pause_s[0]
         for name, slot in self._facts.items():
             self.state.slots[name] = AgentSlot(
-                name=name,
-                parameters=self.parameters,
-                loads=slot.kind != CPU,
-                state=SlotState.READY if slot.function else SlotState.EMPTY,
-                function=slot.function,
-                fault_pause_s=pause_s,
-            )
+                name=name, parameters=self.parameters, loads=slot.kind != CPU, fault_pause_s=pause_s,
+                state=SlotState.READY if slot.function else SlotState.EMPTY, function=slot.function,
+            )  # fmt: skip
         self._history: deque[tuple[float, e.AgentEvent]] = deque(maxlen=HISTORY_LENGTH)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             e.CommandsReceived: self._commands_received,
@@ -94,6 +95,9 @@ class Agent(Commanding):
         self._history.append((now_s, event))
         try:
             self._handlers[type(event)](event, now_s)
+            if not (isinstance(event, e.SlotFree) and event.slot in self.state.turns):
+                for slot in self.state.turns:  # whatever has changed, it may be their turn now
+                    self._wake(slot)
         except InvalidTransition as error:
             self.undo()
             before = "\n".join(f"    {at:.3f} {entry}" for at, entry in self._history)
@@ -116,16 +120,9 @@ class Agent(Commanding):
     def _observed_slot(self, facts: ObservedSlot) -> ObservedSlot:
         slot, hold = self.state.slots[facts.slot], self.state.holds.get(facts.slot)
         epoch, sequence = self.state.fences.get(facts.slot, (0, 0))
-        return changed(
-            facts,
-            state=slot.state,
-            function=slot.function,
-            job=slot.job,
-            reason=slot.reason,
-            sequence=sequence,
-            epoch=epoch,
-            instance="" if hold is None else hold.action.instance,
-        )
+        instance = "" if hold is None else hold.action.instance
+        known = {"state": slot.state, "function": slot.function, "job": slot.job, "reason": slot.reason}
+        return changed(facts, **known, sequence=sequence, epoch=epoch, instance=instance)
 
     def observed_jobs(self, received_bytes: Callable[[str], int], now_s: float) -> tuple[ObservedJob, ...]:
         """Return all jobs held, and how far those inputs are that do not move as planned.
@@ -207,17 +204,10 @@ class Agent(Commanding):
 
     def _work(self, slot: AgentSlot, ahead: str | None, now_s: float) -> None:
         while slot.activity is Activity.FREE:
-            queue = [
-                QueueEntry(
-                    key=job.uuid,
-                    order=job.assignment.order,
-                    function=job.assignment.function,
-                    staged=job.phase is Phase.STAGED,
-                )
-                for job in self.state.jobs_of_slot[slot.name].values()
-                if job.phase in (Phase.WAITING, Phase.STAGED)
-            ]
-            action = next_action(queue, slot.function or None, ahead)
+            action = self._next_action(slot, ahead)
+            if isinstance(action, Load) and ahead is None and self._waits_for_turn(slot, now_s):
+                return
+            self.state.drop(self.state.turns, slot.name)
             if isinstance(action, Load):
                 slot = self._slot(slot, LoadBegun(function=action.function), now_s)
             elif isinstance(action, Run):
@@ -226,6 +216,42 @@ class Agent(Commanding):
                 self._job(job, Begun(), now_s)
             else:
                 return
+
+    def _next_action(self, slot: AgentSlot, ahead: str | None = None) -> Load | Run | Wait:
+        jobs = [(job, job.assignment) for job in self.state.jobs_of_slot[slot.name].values()]
+        queue = [
+            QueueEntry(key=job.uuid, order=job_of.order, function=job_of.function, staged=job.phase is Phase.STAGED)
+            for job, job_of in jobs
+            if job.phase in (Phase.WAITING, Phase.STAGED)
+        ]
+        return next_action(queue, slot.function or None, ahead)
+
+    def _waits_for_turn(self, slot: AgentSlot, now_s: float) -> bool:
+        """Return whether an earlier slot of the card is to begin its load first: its executor will ask in a moment.
+
+        One whose executor is held up is not waited for any longer.
+        """
+        since_s = self.state.turns.get(slot.name, now_s)
+        slots = (self.state.slots[name] for name in self._of_card(slot.name) if name < slot.name)
+        free = [one for one in slots if one.activity is Activity.FREE and one.name not in self.state.holds]
+        waits = now_s - since_s <= LONGEST_TURN_S and any(isinstance(self._next_action(one), Load) for one in free)
+        if waits:
+            self.state.put(self.state.turns, slot.name, since_s)
+        return waits
+
+    def loads_before(self, slot: str) -> bool:
+        """Return whether a load of another slot of the card is under way that began before this slot's.
+
+        Loads of a card take turns: in the order in which they begin, and of those that can begin at the same time in
+        the order of the slots' names.  Plans and simulations count on this.
+        """
+        others = (self.state.slots[name] for name in self._of_card(slot))
+        loading = [(one.changed_at, one.name) for one in others if one.activity is Activity.LOADING]
+        return min(loading, default=(0.0, slot))[1] != slot
+
+    def _of_card(self, slot: str) -> Sequence[str]:
+        """Return the slots that take turns to be loaded, this one among them."""
+        return self._cards[self._facts[slot].card] if self.state.slots[slot].loads else [slot]
 
     def _slot_event(self, event: e.SlotEvent, now_s: float) -> None:
         before = self.state.slots[event.slot]

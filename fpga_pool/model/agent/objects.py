@@ -184,6 +184,8 @@ class AgentState:
         self.jobs_of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
         #: Jobs whose end, or eviction after it, is to be recorded, in this order.
         self.ended: dict[str, None] = {}
+        #: Slots that let another one of their card begin to load first, and since when.
+        self.turns: dict[str, float] = {}
         #: By slot.
         self.holds: dict[str, Hold] = {}
         #: By slot: epoch and sequence of the last command.

@@ -35,6 +35,9 @@ LOG = logging.getLogger(__name__)
 
 End = JobResult | JobFailure
 
+#: No load of a slot takes longer, whatever its card does.
+LONGEST_LOAD_S = 60.0
+
 
 class AgentShell:
     """The machine with its journal and files.  All methods may be called from any thread."""
@@ -45,7 +48,7 @@ class AgentShell:
         self.files = JobFiles(journal, state_dir)
         self._clock = clock
         self._lock = threading.RLock()
-        #: Notified when commands were executed.
+        #: Notified when commands were executed, and when a load has ended.
         self.changed = threading.Condition(self._lock)
         #: Streams that wait for commands.
         self.announcements = Announcements(machine.state.jobs)
@@ -102,6 +105,11 @@ class AgentShell:
         with self.changed:
             return self.machine.state.slots[slot].asks
 
+    def await_port(self, slot: str) -> None:
+        """Wait for the slot's turn at the configuration port of its card, as long as a load may take."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.machine.loads_before(slot), LONGEST_LOAD_S)
+
     def observed(self) -> tuple[ObservedJob, ...]:
         """Return all jobs held, and how far those inputs are that do not move as planned."""
         with self.changed:
@@ -139,8 +147,11 @@ class AgentShell:
         """
         with self.changed:
             with self._handled(event) as instructions:
-                self._journal.record(instructions, durable=event.durable, inputs=inputs)
+                durable = event.durable or any(isinstance(one, i.KeepHold) for one in instructions)
+                self._journal.record(instructions, durable=durable, inputs=inputs)
             self._carry_out(instructions)
+            if isinstance(event, e.Loaded | e.LoadFailed | e.LoadRefused):
+                self.changed.notify_all()  # the next one that waits for the card's port
         if any(isinstance(one, i.RecordEnds) for one in instructions):
             self.on_end()
         return [one for one in instructions if isinstance(one, i.SlotInstruction)]

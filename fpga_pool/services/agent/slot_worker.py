@@ -210,6 +210,7 @@ class SlotWorker:
     def _load_bitstream(self, function: str) -> e.Loaded | e.LoadFailed | e.LoadRefused:
         try:
             bitstream = self._library.read(function, self._board, self._kind)
+            self._shell.await_port(self.name)
             self._driver.load(self.address, bitstream)
         except (BitstreamRefused, NotFound) as error:
             LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400  # the message says it all
