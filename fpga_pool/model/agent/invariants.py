@@ -55,6 +55,8 @@ def _broken_slots(state: AgentState) -> Iterator[str]:
             yield f"{slot.name} is {slot.activity}, lent to {slot.lent_to}"
         if slot.preparing is not None and slot.activity not in (Activity.SCRUBBING, Activity.LOADING):
             yield f"{slot.name} is {slot.activity}, and prepared for {slot.preparing.instance}"
+        if slot.name in state.turns and (slot.activity is not Activity.FREE or slot.name in state.holds):
+            yield f"{slot.name} is {slot.activity}, and waits for its turn to load"
         yield from _broken_secrets(slot, state.jobs.get(slot.job))
 
 

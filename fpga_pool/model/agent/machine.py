@@ -25,7 +25,6 @@ from fpga_pool.model.agent.slot import (
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.agents import FlowSeen, JobEvicted, JobFinished, ObservedJob, ObservedSlot
 from fpga_pool.model.objects.pool import CPU, SlotState
-from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
 
 #: How long a slot lets another one of its card begin to load first whose executor does not ask.
@@ -96,8 +95,7 @@ class Agent(Commanding):
         try:
             self._handlers[type(event)](event, now_s)
             if not (isinstance(event, e.SlotFree) and event.slot in self.state.turns):
-                for slot in self.state.turns:  # whatever has changed, it may be their turn now
-                    self._wake(slot)
+                self._review_turns()
         except InvalidTransition as error:
             self.undo()
             before = "\n".join(f"    {at:.3f} {entry}" for at, entry in self._history)
@@ -134,7 +132,7 @@ class Agent(Commanding):
                 job=job.uuid,
                 attempt=job.attempt,
                 slot=job.slot,
-                moved_bytes=_reported_bytes(job, received_bytes, now_s),
+                moved_bytes=job.moved_bytes(received_bytes, now_s),
             )
             for job in self.state.jobs.values()
         )
@@ -238,6 +236,14 @@ class Agent(Commanding):
         if waits:
             self.state.put(self.state.turns, slot.name, since_s)
         return waits
+
+    def _review_turns(self) -> None:
+        """Wake the slots whose turn to load it may be now."""
+        for name in list(self.state.turns):
+            if self.state.slots[name].activity is Activity.FREE and name not in self.state.holds:
+                self._wake(name)
+            else:
+                self.state.drop(self.state.turns, name)
 
     def loads_before(self, slot: str) -> bool:
         """Return whether a load of another slot of the card is under way that began before this slot's.
@@ -389,11 +395,3 @@ class Agent(Commanding):
             self._job(job, e.InputArrived(job=job.uuid), now_s)
         elif job.phase is Phase.WAITING and job.assignment.sources:
             self._out.append(i.GatherInput(job))
-
-
-def _reported_bytes(job: HeldJob, received_bytes: Callable[[str], int], now_s: float) -> int | None:
-    assignment = job.assignment
-    since_s = now_s - assignment.dispatched_at
-    if job.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
-        return None
-    return reported_bytes(assignment.transfer, assignment.input_bytes, received_bytes(job.uuid), since_s)

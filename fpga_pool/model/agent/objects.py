@@ -4,6 +4,7 @@
 """
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 
 from fpga_pool.model.messages.agents import AssignJob, HoldSlot, LoadFunction, SlotChanged
 from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
 
 #: Unknown content of a slot's memory: it is scrubbed before use.
@@ -75,6 +77,14 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     def at(self, phase: Phase) -> "HeldJob":
         """Return the job in another phase."""
         return changed(self, phase=phase)
+
+    def moved_bytes(self, received_bytes: Callable[[str], int], now_s: float) -> int | None:
+        """Return how far its input is if it does not move as planned; `received_bytes` says that of a job."""
+        assignment = self.assignment
+        since_s = now_s - assignment.dispatched_at
+        if self.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
+            return None
+        return reported_bytes(assignment.transfer, assignment.input_bytes, received_bytes(self.uuid), since_s)
 
 
 class HoldState(StrEnum):

@@ -2,11 +2,13 @@
 
 import hashlib
 import threading
+import time
 
 import pytest
 
 from fpga_pool.drivers.slots.base import SlotStatus
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.agent import machine
 from fpga_pool.model.agent.events import CardSeen
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidTransition
@@ -350,6 +352,37 @@ def test_the_library_is_read_again_for_each_load(bench, until):
     bench.assign("b", function="aes", data=bytes(64), order=1)
     until(lambda: held(bench, "a") and held(bench, "b"))
     assert bench.slot_states().count("LOADING") == 2
+
+
+def test_slots_of_a_card_load_in_turn_in_the_order_in_which_their_loads_begin(bench, until, monkeypatch):
+    monkeypatch.setattr(machine, "LONGEST_TURN_S", 60.0)
+    loads = []
+    load, read = bench.driver.load, bench.library.read
+
+    def noted(address, bitstream):
+        loads.append(("begins", address.region))
+        load(address, bitstream)
+        loads.append(("ends", address.region))
+
+    def slow_for_the_first(*arguments):
+        if threading.current_thread().name == f"slot-{SLOT}":
+            time.sleep(0.05)  # the second one has its bitstream before
+        return read(*arguments)
+
+    monkeypatch.setattr(bench.driver, "load", noted)
+    monkeypatch.setattr(bench.library, "read", slow_for_the_first)
+    for order, function in enumerate(["sha256", "wordcount"] * 3):
+        loads.clear()
+        # The later slot is woken first.
+        commands = [
+            bench.commands.assign(f"{slot[-1]}-{order}", slot=slot, order=order, function=function)
+            for slot in (OTHER, SLOT)
+        ]
+        assert bench.execute(*commands) == ["accepted", "accepted"]
+        until(lambda: len(loads) == 4)
+        assert loads == [("begins", "slot0"), ("ends", "slot0"), ("begins", "slot1"), ("ends", "slot1")]
+        until(lambda: [bench.observed(slot).state for slot in (SLOT, OTHER)] == [SlotState.READY] * 2)
+        bench.execute(*(bench.commands.release(f"{slot[-1]}-{order}", slot=slot) for slot in (OTHER, SLOT)))
 
 
 # Evictions and the CPU pool

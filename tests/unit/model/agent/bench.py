@@ -110,7 +110,7 @@ class Machine:
 
 def contents(state):
     """Return a state as values that can be compared."""
-    names = ("slots", "jobs", "ended", "holds", "fences", "epochs", "executed")
+    names = ("slots", "jobs", "ended", "holds", "fences", "epochs", "executed", "turns")
     return {name: dict(getattr(state, name)) for name in names}
 
 

@@ -5,6 +5,7 @@ import pytest
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent import objects as state_module
+from fpga_pool.model.agent.machine import LONGEST_TURN_S
 from fpga_pool.model.agent.objects import Activity, HeldJob, HoldState, Phase
 from fpga_pool.model.exceptions import InvalidTransition, StaleEpoch
 from fpga_pool.model.messages.agents import (
@@ -317,6 +318,67 @@ def test_a_slot_that_fails_forgets_what_it_was_to_load(machine):
     machine.take()
     machine.feed(e.CardSeen(slot=A, present=True))
     assert machine.ask() == []
+
+
+# Turns at the configuration port
+
+
+@pytest.fixture
+def both(machine):
+    """Two slots of a card that both want to load; the executor of the later one asks first."""
+    machine.execute(machine.command(assign("j"), A), machine.command(assign("k"), B))
+    assert machine.ask(B) == []
+    return machine
+
+
+def woken(instructions):
+    return [one.slot for one in instructions if isinstance(one, i.WakeSlot)]
+
+
+def test_slots_of_a_card_load_in_the_order_of_their_names_whoever_asks_first(both):
+    assert woken(both.feed(e.SlotFree(slot=A))) == [B]
+    assert both.take(A) == [i.LoadSlot(A, "f")]
+    assert both.ask(B) == [i.LoadSlot(B, "f")]
+    assert both.agent.loads_before(B)
+    assert not both.agent.loads_before(A)
+    both.feed(e.Loaded(slot=A))
+    assert not both.agent.loads_before(B)
+
+
+def test_a_slot_that_begins_to_load_later_is_loaded_later_whatever_its_name(machine):
+    machine.give(assign("k"), B)
+    assert machine.ask(B) == [i.LoadSlot(B, "f")]
+    machine.now_s = 0.001
+    machine.give(assign("j"), A)
+    assert machine.ask(A) == [i.LoadSlot(A, "f")]
+    assert machine.agent.loads_before(A)
+    assert not machine.agent.loads_before(B)
+
+
+@pytest.mark.parametrize("action", [ReleaseJob(job="j"), EvictJob(job="j", attempt=1, keep_progress=False), HOLD])
+def test_a_slot_is_woken_when_the_one_before_it_has_nothing_to_load_for_its_jobs(both, action):
+    assert B in woken(both.give(action, A))
+    assert both.ask(B) == [i.LoadSlot(B, "f")]
+
+
+def test_a_slot_does_not_wait_for_one_whose_card_has_failed(both):
+    assert woken(both.feed(e.CardSeen(slot=A, present=False))) == [B]
+    assert both.ask(B) == [i.LoadSlot(B, "f")]
+
+
+def test_a_slot_waits_for_a_moment_only_for_one_whose_executor_does_not_ask(both):
+    both.now_s = LONGEST_TURN_S / 2
+    assert both.ask(B) == []
+    both.now_s = LONGEST_TURN_S * 1.01
+    assert both.ask(B) == [i.LoadSlot(B, "f")]
+
+
+def test_a_slot_whose_job_needs_no_load_waits_for_nobody(machine):
+    machine.compute("k", B)
+    machine.end("k", B)
+    machine.stage("l", B)
+    machine.give(assign("j"), A)
+    assert [type(one) for one in machine.ask(B)] == [i.Compute]
 
 
 # Slots kept for instances
