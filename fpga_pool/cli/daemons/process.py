@@ -6,6 +6,7 @@ works.  What we take of oslo.service is its options, its notification of systemd
 """
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -58,6 +59,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
         signals.end_within(conf.graceful_shutdown_timeout)
         TextGuruMeditation.setup_autorun(_Version, program, conf=conf)
         with service(conf) as name:
+            spare_the_collector()
             systemd.notify_once()
             LOG.info("%s is ready", name)
             signals.serve(lambda: reload(conf))
@@ -99,6 +101,15 @@ class _Version:
     @staticmethod
     def version_string_with_package() -> str:
         return version("fpga_pool")
+
+
+def spare_the_collector() -> None:
+    """Have the garbage collector leave alone what lives as long as the process: modules, tables, configuration.
+
+    To walk all of that takes 0.2 s in an embedded pool, in which nothing else runs, and every job is late by as much.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def add_to_reports(title: str, values: Callable[[], Mapping[str, object]]) -> None:

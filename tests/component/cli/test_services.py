@@ -18,7 +18,7 @@ WAIT_S = 60.0
 
 #: A service that starts and stops as its arguments say.
 PROGRAM = """
-    import contextlib, logging, sys, time
+    import contextlib, gc, logging, sys, time
     from fpga_pool.cli.daemons.process import run
     from fpga_pool.model.exceptions import ServiceUnavailable
 
@@ -28,6 +28,8 @@ PROGRAM = """
         if how == "slow":
             print("slow", flush=True)
             time.sleep(60)
+        elif how == "count":
+            print(gc.get_freeze_count() > 10_000 and len(gc.get_objects()) < gc.get_freeze_count() / 10, flush=True)
         elif how == "fail":
             raise ServiceUnavailable("the database does not respond; try again later\\nmore")
 
@@ -120,6 +122,13 @@ def test_a_signal_asks_for_a_report_without_secrets(launch, config, tmp_path):
     (report,) = map(Path.read_text, reports(tmp_path))
     assert [title in report for title in ("Package", "Threads", "Processes", "Configuration")] == [True] * 4
     assert "hidden" not in report
+
+
+def test_the_garbage_collector_leaves_alone_what_was_there_at_the_start(launch, tmp_path):
+    process = launch("at-once", "count")
+    wait_until(lambda: (tmp_path / "log").exists() and "is ready" in (tmp_path / "log").read_text(), "it is ready")
+    process.send(signal.SIGTERM)
+    assert process.end()[1] == ["ready", "stopping", "True", "closed"]
 
 
 def reports(directory):
