@@ -20,9 +20,9 @@ class Delays:
     #: From a commit to its execution by the agent.
     command_s: float = 0.03
     #: From an input's last byte to the job's place in the slot's queue: digest, disk, journal.
-    staging_s: float = 0.02
+    staging_s: float = 0.01
     #: Between two computations on a slot: the result's digest, journal, reports.
-    turnaround_s: float = 0.01
+    turnaround_s: float = 0.003
 
 
 class Surroundings(Protocol):
