@@ -82,8 +82,8 @@ class Publisher:
         with self._changed:
             while self._waiting:
                 self._drop(self._waiting.popleft())
-        logging.getLogger("oslo_messaging.notify").removeHandler(self._failures)
         if not self._thread.is_alive():
+            logging.getLogger("oslo_messaging.notify").removeHandler(self._failures)
             self._notifier.transport.cleanup()
 
     def _drop(self, one: Notification) -> None:
