@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, NotFound, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.messages.agents import EvictJob, FreeSlot, HoldSlot, JobEvicted, ReleaseJob
 from fpga_pool.model.objects.pool import Host, JobState, LeaseKind, SlotState
@@ -18,6 +18,7 @@ from fpga_pool.model.rules.instance.instances import (
     release_lease,
     release_slots,
 )
+from fpga_pool.model.rules.shared.events import events_of
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -391,6 +392,22 @@ def test_a_lease_is_broken_until_its_slot_has_the_function_again(pool, claim):
     assert pool.lease(R0).broken == "it smokes"
     pool.report(pool.slot_report(R0, SlotState.READY, "aes"))
     assert (pool.lease(R0).broken, events(pool)) == ("", ["Created", "LeaseBroken", "LeaseRestored"])
+
+
+def test_the_events_of_an_instance_are_those_of_its_slots(pool, claim, release):
+    claim("aes", count=2)
+    pool.now_s += 1.0
+    pool.report(pool.slot_report(R1, SlotState.FAULTED, reason="it smokes"))
+    with pool.tx() as tx:
+        found = events_of(tx, "instance", "vm", "p")
+        for uuid, project_id in (("vm", "q"), ("vm2", "p")):
+            with pytest.raises(NotFound, match=f"no instance {uuid} that holds slots"):
+                events_of(tx, "instance", uuid, project_id)
+    assert [(one.number, one.event, one.reason) for one in found] == [
+        (0, "Created", f"slot {R0}"),
+        (1, "Created", f"slot {R1}"),
+        (2, "LeaseBroken", f"slot {R1}: it smokes"),
+    ]
 
 
 def test_a_slot_that_fails_before_its_first_load_breaks_the_lease(pool, claim):
