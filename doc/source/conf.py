@@ -16,6 +16,7 @@ extensions = [
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
     "metrics",
+    "notifications",
     "rest_api",
     "transitions",
 ]

@@ -143,8 +143,11 @@ def state_of(states: type[StrEnum], text: str) -> StrEnum:
         raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
 
 
-def events_of(noun: str, path: str, of: Persona) -> Operation:
-    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them."""
+def events_of(noun: str, path: str, of: Persona, *, shown: bool = True) -> Operation:
+    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them.
+
+    The API shows no object that is not `shown`: then they are for `of`.
+    """
 
     def list_events(call: Call) -> dict[str, Any]:
         query: EventQuery = call.query
@@ -167,8 +170,9 @@ def events_of(noun: str, path: str, of: Persona) -> Operation:
         return {"events": [show(event) for event in found], "links": links}
 
     return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
-                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes), handle=list_events, query=EventQuery,
-                     summary=f"List what happened to a {noun}, newest first, a page at a time.",
+                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes) if shown else of, handle=list_events,
+                     query=EventQuery, summary=f"List what happened to {'a' if shown else 'the slots of an'} {noun}, "
+                     "newest first, a page at a time.",
                      answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
 
 

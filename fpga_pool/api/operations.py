@@ -272,6 +272,7 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
     events_of("host", "/v1/hosts/<name>", CATALOGUE),
+    events_of("instance", "/v1/instances/<uuid>", READER, shown=False),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
               answer={"services": [Service]},
               handle=lambda _: {"services": [show(one) for one in scheduler().services()]},

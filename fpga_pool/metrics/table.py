@@ -67,7 +67,11 @@ LABELS = {
     "function": Label(meaning="function of the catalogue; empty where none is loaded", limit=200),
     "kind": Label(meaning="holder of the lease: instance, pool, task or gang", limit=10),
     "operation": Label(meaning="operation of the REST API, as in its OpenAPI document", limit=150),
-    "outcome": Label(meaning="loaded, failed, or refused because of the bitstream", limit=10),
+    "outcome": Label(
+        meaning="of a load: loaded, failed, or refused because of the bitstream; of a notification: sent, failed, or "
+        "dropped because too many wait",
+        limit=10,
+    ),
     "phase": Label(meaning="phase of a job on its agent", limit=20),
     "policy": Label(meaning="scheduling policy", limit=50),
     "project": Label(meaning="id of the project", limit=200),
@@ -165,6 +169,8 @@ MAKESPAN_RATIO = _histogram(
     "policy",
     unit="ratio",
 )
+
+NOTIFICATIONS = _counter(_S, "notifications_total", "Versioned notifications of committed events.", "outcome")
 
 # ---- Agents
 

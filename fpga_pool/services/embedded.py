@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
 from fpga_pool.metrics.instruments import Instruments
+from fpga_pool.metrics.table import NOTIFICATIONS
 from fpga_pool.model.catalogue import Board
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.notifier import publisher
 from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
@@ -88,6 +91,7 @@ class StandalonePool:
         identity = Identity(Role.SCHEDULER, NAME, keys.tokens)
         self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
         self._store.migrate()
+        self._publisher = publisher(cfg.CONF, NAME, partial(self._instruments.count, NOTIFICATIONS))
         self.scheduler = SchedulerService(
             scheduler_settings(conf, NAME),
             self._store,
@@ -103,6 +107,7 @@ class StandalonePool:
             load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
             self._instruments,
+            None if self._publisher is None else self._publisher.publish,
         )
         self._agent_gate = agent_gate([keys.tokens.public_key()])
         #: By host, the scheduler as its agent calls it.
@@ -116,6 +121,8 @@ class StandalonePool:
         """Begin: the scheduler first, so that the first heartbeats find it."""
         gate = Gate(self.scheduler.keys, SCHEDULER_METHODS)
         self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), gate, self.scheduler.refusals)
+        if self._publisher is not None:
+            self._publisher.start()
         self.scheduler.start()
         for agent in self.agents:
             self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), self._agent_gate, agent.refusals)
@@ -131,7 +138,9 @@ class StandalonePool:
         _attempt_all([agent.stop for agent in self.agents])
         for one in self._servers:
             _attempt_all([one.stop, one.wait])
-        _attempt_all([self.scheduler.stop, self._store.close, self._lock.close])
+        _attempt_all([self.scheduler.stop])
+        _attempt_all([self._publisher.stop] if self._publisher is not None else [])
+        _attempt_all([self._store.close, self._lock.close])
 
     def _serve(self, topic: str, name: str, endpoint: object, gate: Gate, refusals: Refusals) -> None:
         one = server(self._transport, topic, name, [endpoint], gate, refusals)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
-from fpga_pool.model.objects.history import caused_by
+from fpga_pool.model.objects.history import HistoryEntry, caused_by
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.transaction import Stored
@@ -54,6 +54,8 @@ class SqlTransaction(Reads):
         self._saved: dict[type, dict[str, Any]] = {}
         #: By class and key, what was saved at any time, as it was before this transaction.
         self._before: dict[type, dict[str, Any]] = {}
+        #: By class, the keys of what was added.
+        self._added: dict[type, list[str]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
@@ -92,6 +94,7 @@ class SqlTransaction(Reads):
             if cls is Process:
                 self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
             self._insert(new)
+            self._added.setdefault(cls, []).extend(getattr(thing, place.key) for thing in new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
                 if cls is Lease:
@@ -126,6 +129,14 @@ class SqlTransaction(Reads):
         """Yield each object of a class that was saved, as it was before this transaction and as it is now."""
         for key, before in self._before.get(cls, {}).items():
             yield before, cast("T", self._known[cls, key])
+
+    def events(self, cls: type[T]) -> Iterator[tuple[T, HistoryEntry]]:
+        """Yield what happened to the objects of a class in this transaction: each object as it is now, and an event."""
+        before, added = self._before.get(cls, {}), self._added.get(cls, [])
+        for key in dict.fromkeys([*added, *before]):
+            known: tuple[HistoryEntry, ...] = () if key in added else before[key].history
+            thing: Any = self._known[cls, key]
+            yield from ((thing, entry) for entry in thing.history if not known or entry.number > known[-1].number)
 
     def remove_servers(self, names: Collection[str]) -> None:
         """Forget servers, by name."""

@@ -43,7 +43,7 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.objects.gangs import Gang, Processor
-from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, LeaseKind, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
@@ -479,6 +479,13 @@ class PoolBench:
 
     def cancel_pipeline(self, project_id, uuid, seen=None):
         return self.cancel_batch(project_id, uuid, seen)
+
+    def instance_on(self, host):
+        """Have an instance hold the slot of a host; returns its uuid."""
+        (slot,) = self.tx.slots(host)
+        instance = str(uuid.uuid4())
+        self.tx.add(changes.new_lease(self.tx, slot.name, LeaseKind.INSTANCE, instance, 0.0, project_id="demo"))
+        return instance
 
     def events(self, noun, project_id, name):
         with self._answering("events"):

@@ -266,7 +266,12 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
             ("", agent_hold.FreeRequested(slot="h/c/r", action=m.FreeSlot(instance=_NAME, lease_epoch=1))),
         ],
     ),
-    "lease": (lease.LEASE, type(_LEASE.state), [("", _LEASE)], [("", lease.LeaseReleased())]),
+    "lease": (
+        lease.LEASE,
+        type(_LEASE.state),
+        [("", _LEASE)],
+        [("", lease.LeaseBroken(reason="")), ("", lease.LeaseRestored()), ("", lease.LeaseReleased())],
+    ),
 }
 
 

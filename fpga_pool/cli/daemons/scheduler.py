@@ -2,8 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from oslo_config import cfg
 
@@ -11,12 +12,16 @@ from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.metrics.instruments import Instruments
+from fpga_pool.metrics.table import NOTIFICATIONS
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Gate, Identity
 from fpga_pool.rpc.notifications import departures
+from fpga_pool.rpc.notifier import publisher
 from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
@@ -73,6 +78,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
             metrics,
+            _publishing(conf, name, metrics, ends),
         )
         serve_metrics(conf, "scheduler", metrics, ends)
         add_to_reports("Seconds Since Each Shard Was Renewed", service.ownership.lease_ages)
@@ -89,6 +95,18 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         service.start()
         _listen_to_nova(conf, service, ends)
         yield f"scheduler {name}"
+
+
+def _publishing(
+    conf: cfg.ConfigOpts, name: str, metrics: Instruments, ends: ExitStack
+) -> Callable[[Sequence[Notification]], None] | None:
+    """Return what sends notifications until the end, if they are configured."""
+    sending = publisher(conf, name, partial(metrics.count, NOTIFICATIONS))
+    if sending is None:
+        return None
+    sending.start()
+    ends.callback(end_messages, [sending.stop])
+    return sending.publish
 
 
 def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitStack) -> None:

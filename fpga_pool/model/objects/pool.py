@@ -324,7 +324,6 @@ class Slot:
     loaded_at: Moment | None = None
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
-    #: Properties that the REST API shows like fields.
     ALSO_SHOWN: ClassVar = ("uuid",)
 
     @property
@@ -352,6 +351,8 @@ class Lease:
     released_at: Moment | None = None
     #: What an instance has its slot hold; "" = whatever the holder loads.
     function: str = ""
+    #: Why its instance cannot use the slot; "" = it can, or its function was not loaded yet.
+    broken: str = ""
     generation: int = 0
     history: tuple[HistoryEntry, ...] = ()
 

@@ -134,10 +134,6 @@ def log_repairs(repairs: list[Repair]) -> None:
     """Log repairs and their reasons."""
     for repair in repairs:
         LOG.info("reconciled %s: %s", repair.subject, repair.reason)
-        if repair.instance:
-            LOG.warning(
-                "instance %s has lost its accelerator on slot %s: %s", repair.instance, repair.subject, repair.reason
-            )
 
 
 class Ownership:

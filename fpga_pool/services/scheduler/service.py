@@ -16,6 +16,7 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
+from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Shard
@@ -79,6 +80,7 @@ class SchedulerService:
         tasks: TaskPolicy,
         placement: PlacementClient | None = None,
         instruments: Instruments | None = None,
+        publish: Callable[[Sequence[Notification]], object] | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -90,7 +92,8 @@ class SchedulerService:
         self.keys = KeyRing(store, {Role.SCHEDULER: [token_key.public_key()], **role_keys}, clock)
         self.instruments = instruments or Instruments()
         self._events = SchedulerEvents(self.instruments)
-        self.changes = Changes(self._events.committed)
+        self._publish = publish
+        self.changes = Changes(self._committed)
         self.calibrator = Calibrator(store, catalogue, clock)
         self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
@@ -237,6 +240,16 @@ class SchedulerService:
                 self._peers.wake()
             except MessagingError as error:
                 LOG.debug("the other schedulers were not notified, they will check soon: %s", error)
+
+    def _committed(self, tx: SqlTransaction) -> None:
+        self._events.committed(tx)
+        found = [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]
+        for one in found:
+            if one.event_type == "lease.broken":
+                lease, reason = one.payload["lease"], one.payload["reason"]
+                LOG.warning("instance %s cannot use slot %s: %s", lease["holder"], lease["slot"], reason)
+        if found and self._publish is not None:
+            self._publish(found)
 
     def _take_up(self, shard: Shard) -> OwnedShard:
         """Begin to plan and command a shard that was acquired."""

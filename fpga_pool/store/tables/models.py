@@ -195,6 +195,7 @@ class LeaseRow(Versioned, Base):
     state: Mapped[LeaseState]
     released_at: Mapped[float | None]
     function: Mapped[Word]
+    broken: Mapped[Words]
     history: Mapped[History]
 
 

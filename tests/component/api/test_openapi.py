@@ -40,7 +40,7 @@ def test_every_route_is_described(api, document):
     assert document["openapi"] == "3.1.0"
 
 
-def test_answers_fit_their_schemas(api, document):
+def test_answers_fit_their_schemas(api, pool, document):
     batch = api.post("/v1/batches", json={"jobs": [JOB]}).json["batch"]["uuid"]
     gang = api.post("/v1/gangs", json={"processes": 1, "runtime_s": 60, "cpu_usage": 0.5}).json["gang"]["uuid"]
     task = api.post("/v1/tasks", json={"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]})
@@ -49,6 +49,7 @@ def test_answers_fit_their_schemas(api, document):
     pipeline = api.post("/v1/pipelines", json={"subtasks": [subtask]}).json["pipeline"]["uuid"]
     uuids = {"batches": batch, "gangs": gang, "pipelines": pipeline, "tasks": task.json["task"]["uuid"], "slots": slot}
     uuids["jobs"] = api.get("/v1/jobs").json["jobs"][0]["uuid"]
+    uuids["instances"] = pool.instance_on("node-1")
     names = {"hosts": "node-1", "functions": "sha256"}
     for path, methods in document["paths"].items():
         if "get" in methods:

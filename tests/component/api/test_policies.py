@@ -22,7 +22,7 @@ ALLOWED = {
     **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in NOUNS},
     **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
     **{f"show_{noun}": OWN for noun in (*NOUNS, "job")},
-    **{f"list_{noun}_events": OWN for noun in (*NOUNS, "job")},
+    **{f"list_{noun}_events": OWN for noun in (*NOUNS, "instance", "job")},
     "list_slot_events": INSPECT,
     "list_host_events": CATALOGUE,
     "change_batch": USE,

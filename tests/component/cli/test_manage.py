@@ -2,6 +2,7 @@ import io
 import json
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -204,6 +205,30 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
     assert json.loads(table)[1]["benefit"] == ""
     assert "1 out of service" in json.loads(table)[1]["why"]
     assert json.loads(table)[1]["why"].endswith("; held by the instance, but FAULTED: 1")
+
+
+def test_an_instance_without_its_accelerator_is_named_by_the_audit_and_the_start_of_a_scheduler(
+    manage, two_hosts, tmp_path
+):
+    held = "slot b/c0/r0: is FAULTED, but instance i-1 holds it\n"
+    assert manage("audit") == (1, held, "")
+    # An operator has put another function in the place of sha256, and starts a scheduler.
+    (tmp_path / "catalogue.toml").write_text(installed_catalogue().read_text().replace("sha256", "sha512"))
+    manage("keys", "create", "--directory", tmp_path / "keys")
+    with (tmp_path / "fpga_pool.conf").open("a") as config:
+        config.write(f"[functions]\ncatalogue = {tmp_path}/catalogue.toml\n[scheduler]\nstate_dir = {tmp_path}/state\n")
+        for option, name in (
+            ("token_key", "tokens.pem"),
+            ("api_public_key", "api.pub"),
+            ("nova_public_key", "nova.pub"),
+        ):
+            config.write(f"{option} = {tmp_path}/keys/{name}\n")
+    gone = "slot b/c0/r0: instance i-1 uses sha256, which is not in the catalogue\n"
+    assert manage("audit") == (1, held + gone, "")
+    command = [sys.executable, "-m", "fpga_pool.cli.daemons.scheduler", f"--config-file={tmp_path}/fpga_pool.conf"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    complaint = "the catalogue lacks functions that instances use: sha256 by i-1; delete the instances first"
+    assert (refused.returncode, complaint in refused.stderr) == (2, True), refused.stderr
 
 
 def test_a_flavor_that_is_larger_than_every_host_is_refused_before_a_cloud_is_asked(manage, two_hosts):

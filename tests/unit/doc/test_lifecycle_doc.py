@@ -23,5 +23,9 @@ def test_rows_tell_apart_what_depends_on_more_than_the_state():
     assert ("RUNNING", "JobFailed (retryable)", "PENDING", "") in rows
 
 
-def test_a_lease_has_one_transition():
-    assert page.transitions("lease") == [("HELD", "LeaseReleased", "RELEASED", "")]
+def test_a_lease_has_one_change_of_state():
+    assert page.transitions("lease") == [
+        ("HELD", "LeaseBroken", "HELD", ""),
+        ("HELD", "LeaseRestored", "HELD", ""),
+        ("HELD", "LeaseReleased", "RELEASED", ""),
+    ]

@@ -172,6 +172,11 @@ def test_unknown_names_are_told_with_the_known_ones():
             "functions: 'aes' and 'AES' have the same trait CUSTOM_FPGA_FUNCTION_AES; rename one",
         ),
         (
+            "functions",
+            {"net-aes": DATA["functions"]["flow"], "net_aes": DATA["functions"]["flow"]},
+            "functions: 'net-aes' and 'net_aes' have the same trait CUSTOM_FPGA_FUNCTION_NET_AES; rename one",
+        ),
+        (
             "boards.Fast",
             DATA["boards"]["fast"],
             "boards: 'fast' and 'Fast' have the same trait CUSTOM_FPGA_BOARD_FAST; rename one",

@@ -265,6 +265,8 @@ def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: C
             yield f"slot {lease.slot}: does not exist, but instance {lease.holder} holds it"
         elif slot.state is SlotState.FAULTED:
             yield f"slot {lease.slot}: is FAULTED, but instance {lease.holder} holds it"
+        elif lease.broken:
+            yield f"slot {lease.slot}: is {slot.state}, and instance {lease.holder} cannot use it: {lease.broken}"
         if lease.function and lease.function not in catalogue.functions:
             yield f"slot {lease.slot}: instance {lease.holder} uses {lease.function}, which is not in the catalogue"
 

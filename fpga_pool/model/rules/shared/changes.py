@@ -8,20 +8,23 @@ from dataclasses import replace
 from fpga_pool.model import values
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded, JobReopened
 from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed, Skipped
-from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
+from fpga_pool.model.lifecycle.lease import LEASE, LeaseBroken, LeaseReleased, LeaseRestored
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, ResumeRequested
 from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, TaskDisplaced, TaskFailed
 from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, ReleaseJob, ShapeFlow
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.gangs import Processor
+from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
+    CPU,
     ENDED_JOBS,
     PIPELINE_POLICY,
     Job,
     JobState,
     Lease,
     LeaseKind,
+    LeaseState,
     Slot,
     SlotState,
 )
@@ -206,6 +209,7 @@ def new_lease(
         revocable=kind in (LeaseKind.POOL, LeaseKind.TASK),
         granted_at=now_s,
         function=function,
+        history=created(now_s, LeaseState.HELD) if kind is LeaseKind.INSTANCE else (),
     )
 
 
@@ -238,14 +242,38 @@ def _settle_slot(tx: Transaction, slot_name: str, held: Lease | None, now_s: flo
 
 
 def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slot:
-    """Apply `event` to a slot; the jobs of a slot that fails are displaced."""
+    """Apply `event` to a slot; the jobs of a slot that fails are displaced, and the lease of an instance is broken."""
     changed, _ = SLOT.transition(slot, event, now_s)
     tx.save(changed)
+    if changed.kind != CPU and _usability(slot) != _usability(changed):
+        _follow_with_lease(tx, slot, changed, now_s)
     if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
         displace_jobs(tx, slot.name, f"slot {slot.name} failed: {changed.reason}", now_s)
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
         settle_slots(tx, [slot.name], now_s)
     return changed
+
+
+def _usability(slot: Slot) -> tuple[bool, bool, str]:
+    """Return what its holder notices of a slot: whether it has failed, whether it can be used, and the function."""
+    return slot.state is SlotState.FAULTED, slot.state in (SlotState.READY, SlotState.BUSY), slot.function
+
+
+def _follow_with_lease(tx: Transaction, before: Slot, slot: Slot, now_s: float) -> None:
+    """Break the lease of an instance whose slot fails or loses its function; restore it when the function is back."""
+    lease = next((lease for lease in tx.leases(slots=[slot.name]) if lease.of_instance), None)
+    if lease is None:
+        return
+    failed, usable, function = _usability(slot)
+    wanted = lease.function or function
+    if not lease.broken and (failed or (function != wanted and before.function == wanted)):
+        reason = slot.reason or ("it has failed" if failed else f"{wanted} is not loaded")
+        event: object = LeaseBroken(reason=reason)
+    elif lease.broken and usable and function == wanted:
+        event = LeaseRestored()
+    else:
+        return
+    tx.save(LEASE.transition(lease, event, now_s)[0])
 
 
 # ---- Tasks

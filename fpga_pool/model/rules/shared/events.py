@@ -1,9 +1,10 @@
 """The events of an object, for readers of the object."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.objects.history import CREATED, HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Job, JobState
 from fpga_pool.model.rules.batch.admission import owned_batch
@@ -14,11 +15,32 @@ from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """A virtual machine of Nova, of which the pool knows the slots that it holds."""
+
+    history: tuple[HistoryEntry, ...]
+
+
+def _of_instance(tx: Transaction, uuid: str, project_id: str) -> tuple[HistoryEntry, ...]:
+    """Return the events of the leases that an instance has now, numbered in the order of their times."""
+    leases = [lease for lease in tx.leases(holders=[uuid]) if lease.of_instance and lease.project_id == project_id]
+    if not leases:
+        raise NotFound(f"no instance {uuid} that holds slots")
+    events = sorted(((entry, lease.slot) for lease in leases for entry in lease.history), key=lambda one: one[0].at)
+    return tuple(
+        changed(entry, number=number, reason=f"slot {slot}: {entry.reason}" if entry.reason else f"slot {slot}")
+        for number, (entry, slot) in enumerate(events)
+    )
+
+
 #: By noun, what reads an object of a project, or one of the pool.
 _READERS: Mapping[str, Callable[[Transaction, str, str], Any]] = {
     "batch": owned_batch,
     "gang": owned_gang,
     "host": lambda tx, name, _: tx.host(name),
+    "instance": lambda tx, uuid, project_id: _Instance(_of_instance(tx, uuid, project_id)),
     "job": lambda tx, uuid, project_id: owned(tx.job(uuid), project_id, "job"),
     "pipeline": owned_pipeline,
     "slot": lambda tx, name, _: tx.slot(name),

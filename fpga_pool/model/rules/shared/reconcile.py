@@ -10,6 +10,7 @@ from typing import Any
 
 from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, StaleEpoch
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
+from fpga_pool.model.lifecycle.notifications import HOST_RETURNED
 from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.messages.agents import (
     NO_EFFECT,
@@ -50,8 +51,6 @@ class Repair:
 
     subject: str
     reason: str
-    #: The instance that has lost its accelerator by this; "" = none.
-    instance: str = ""
 
 
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
@@ -97,8 +96,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         if (slot.state, slot.reason) != (SlotState.FAULTED, CARD_GONE):
             gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason=CARD_GONE)
             change_slot(tx, slot, gone, now_s)
-            lease = held.get(name)
-            repairs.append(Repair(slot.name, gone.reason, lease.holder if lease else ""))
+            repairs.append(Repair(slot.name, gone.reason))
     if returned:
         # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
         slots = {observed.slot for observed in heartbeat.slots}
@@ -223,7 +221,7 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
     else:
         require_later(heartbeat, host.boot, host.beat)
     if not host.alive:
-        facts["history"] = with_event(host.history, now_s, "HostReturned", _LOST, _UP)
+        facts["history"] = with_event(host.history, now_s, HOST_RETURNED, _LOST, _UP)
     elif heartbeat.boot != host.boot:
         facts["history"] = with_event(host.history, now_s, "AgentRestarted", _UP, _UP)
     tx.save(replace(host, **facts))  # type: ignore[arg-type]

@@ -141,7 +141,7 @@ def _create_leases() -> None:
         *_columns(WORD, "project_id", "function"),
         *_columns(NAME, "holder"),
         *_columns(STATE, "kind", "state"),
-        *_columns(LONG_TEXT, "history"),
+        *_columns(LONG_TEXT, "broken", "history"),
         *_columns(FLAG, "revocable"),
         *_columns(INTEGER, "epoch", "generation"),
         *_columns(NUMBER, "granted_at"),

@@ -27,6 +27,7 @@ from fpga_pool.model.messages.agents import (
     ObservedJob,
     ObservedSlot,
     Outcome,
+    SlotChanged,
 )
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
@@ -161,6 +162,8 @@ class Bench:
         stack.callback(self.store.close)
         self.agents = {}
         self.numbers = itertools.count(1)
+        #: Notifications that its schedulers have published.
+        self.published = []
         self.service = self.new_service()
 
     def new_service(
@@ -179,7 +182,8 @@ class Bench:
         gangs = load_policy("gang", "measy_plus")
         tasks = load_policy("task", "lattice_plus")
         parts = settings, self.store, self.catalogue, policies, agents, peers, self.key
-        return SchedulerService(*parts, {}, self.clock, online, gangs, tasks, placement)
+        publish = self.published.extend
+        return SchedulerService(*parts, {}, self.clock, online, gangs, tasks, placement, publish=publish)
 
     def start(self, service=None, gate=None):
         """Start the service and serve it to whom its gate (else one for `api`) lets in; it stops with the test."""
@@ -227,6 +231,14 @@ class Bench:
 
     def states(self, batch):
         return [job.state.value for job in self.jobs(batch)]
+
+    def observe(self, agent, slot, *states):
+        """Report states of a slot, each with the function that it holds."""
+        seen = [
+            SlotChanged(slot=slot, at=self.clock(), state=state, function=function, reason=reason)
+            for state, function, reason in states
+        ]
+        self.api.report(agent.name, agent.name, [(next(self.numbers), one) for one in seen])
 
     def report(self, job, *kinds):
         about = {"job": job.uuid, "attempt": job.attempt, "at": self.clock()}

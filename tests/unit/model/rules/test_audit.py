@@ -89,6 +89,7 @@ def test_an_instance_that_can_use_its_slot_is_no_finding(held, catalogue):
         ({"name": "h0/other/0"}, {}, "does not exist, but instance vm holds it"),
         ({"state": SlotState.FAULTED}, {}, "is FAULTED, but instance vm holds it"),
         ({}, {"function": "none"}, "instance vm uses none, which is not in the catalogue"),
+        ({}, {"broken": "aes is not loaded"}, "is EMPTY, and instance vm cannot use it: aes is not loaded"),
     ],
 )
 def test_an_instance_without_its_accelerator_is_found(held, catalogue, slot_change, lease_change, finding):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, NotFound, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.messages.agents import EvictJob, FreeSlot, HoldSlot, JobEvicted, ReleaseJob
 from fpga_pool.model.objects.pool import Host, JobState, LeaseKind, SlotState
@@ -18,7 +18,7 @@ from fpga_pool.model.rules.instance.instances import (
     release_lease,
     release_slots,
 )
-from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
+from fpga_pool.model.rules.shared.events import events_of
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -370,12 +370,79 @@ def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
     assert pool.sent() == []
 
 
-def test_an_instance_whose_card_is_gone_is_named(pool, claim):
+def test_the_lease_of_an_instance_whose_card_is_gone_is_broken(pool, claim):
     claim()
     rest = tuple(slot for slot in pool.heartbeat().slots if slot.slot != R0)
+    assert pool.heard(pool.heartbeat(slots=rest)) == [(R0, "its card has disappeared")]
+    assert pool.lease(R0).broken == "its card has disappeared"
+
+
+def events(pool):
+    return [entry.event for entry in pool.lease(R0).history]
+
+
+def test_a_lease_is_broken_until_its_slot_has_the_function_again(pool, claim):
+    claim("aes")
+    pool.report(pool.slot_report(R0, SlotState.LOADING, "aes"), pool.slot_report(R0, SlotState.READY, "aes"))
+    assert events(pool) == ["Created"]
+    pool.report(pool.slot_report(R0, SlotState.FAULTED, reason="it smokes"))
+    assert (pool.lease(R0).broken, events(pool)) == ("it smokes", ["Created", "LeaseBroken"])
+    # The card answers again, and the function is loaded: until it is there the instance cannot use it.
+    pool.report(pool.slot_report(R0, SlotState.EMPTY), pool.slot_report(R0, SlotState.LOADING, "aes"))
+    assert pool.lease(R0).broken == "it smokes"
+    pool.report(pool.slot_report(R0, SlotState.READY, "aes"))
+    assert (pool.lease(R0).broken, events(pool)) == ("", ["Created", "LeaseBroken", "LeaseRestored"])
+
+
+def test_the_events_of_an_instance_are_those_of_its_slots(pool, claim, release):
+    claim("aes", count=2)
+    pool.now_s += 1.0
+    pool.report(pool.slot_report(R1, SlotState.FAULTED, reason="it smokes"))
     with pool.tx() as tx:
-        repairs = apply_heartbeat(tx, pool.heartbeat(slots=rest), pool.now_s)
-    assert [(repair.subject, repair.instance) for repair in repairs] == [(R0, "vm")]
+        found = events_of(tx, "instance", "vm", "p")
+        for uuid, project_id in (("vm", "q"), ("vm2", "p")):
+            with pytest.raises(NotFound, match=f"no instance {uuid} that holds slots"):
+                events_of(tx, "instance", uuid, project_id)
+    assert [(one.number, one.event, one.reason) for one in found] == [
+        (0, "Created", f"slot {R0}"),
+        (1, "Created", f"slot {R1}"),
+        (2, "LeaseBroken", f"slot {R1}: it smokes"),
+    ]
+
+
+def test_a_slot_that_fails_before_its_first_load_breaks_the_lease(pool, claim):
+    claim("aes")
+    pool.report(pool.slot_report(R0, SlotState.FAULTED))
+    assert pool.lease(R0).broken == "it has failed"
+
+
+@pytest.mark.parametrize("first", [SlotState.LOADING, SlotState.READY])
+def test_a_function_that_is_not_in_the_slot_breaks_the_lease(pool, claim, first):
+    """Its load is refused, or it is gone from the slot without a fault."""
+    claim("aes")
+    pool.report(pool.slot_report(R0, first, "aes"), pool.slot_report(R0, SlotState.EMPTY))
+    assert pool.lease(R0).broken == "aes is not loaded"
+
+
+def test_a_lost_host_breaks_the_leases_of_its_instances(pool, claim):
+    claim("aes")
+    pool.now_s += 1000.0
+    pool.tick()
+    assert pool.lease(R0).broken == "its host is lost"
+
+
+def test_other_holders_and_other_functions_break_no_lease(pool, claim, release):
+    pool.heard(pool.heartbeat(r0={"state": SlotState.READY, "function": "soft"}))
+    claim("aes", count=2)  # both small slots: `soft` leaves R0 for it
+    pool.report(pool.slot_report(R0, SlotState.EMPTY), pool.slot_report(R0, SlotState.READY, "aes"))
+    assert events(pool) == ["Created"]
+    release()
+    batch = pool.create("aes")
+    pool.plan()
+    slot = pool.job(f"{batch}.0").slot
+    lease = pool.lease(slot)
+    pool.report(pool.slot_report(slot, SlotState.LOADING, "aes"), pool.slot_report(slot, SlotState.EMPTY))
+    assert (lease.kind, pool.lease(slot)) == (LeaseKind.POOL, lease)
 
 
 def test_a_catalogue_without_a_function_that_instances_use_is_refused_with_their_names(pool, claim, make_catalogue):

@@ -1,0 +1,172 @@
+"""The table of the pool's versioned notifications: which events of which objects are sent, and what they say.
+
+They are made of the histories of objects, where every change of state is recorded, and say of the object what the REST
+API says.  A payload is `version`, `at`, `reason`, `request_id`, and the object by its noun.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fpga_pool.model.lifecycle.lease import LeaseBroken, LeaseReleased, LeaseRestored
+from fpga_pool.model.lifecycle.slot import HostLost
+from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang
+from fpga_pool.model.objects.history import CREATED, HistoryEntry
+from fpga_pool.model.objects.pool import ENDED_BATCHES, PIPELINE_POLICY, Batch, Host, Lease, Slot, SlotState
+from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task
+from fpga_pool.model.rest import date, show
+
+#: The event in the history of a host that reports again.
+HOST_RETURNED = "HostReturned"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of notification.
+
+    What it says of an object may get more fields, which raises the minor version; anything else raises the major one.
+    """
+
+    #: NOUN.EVENT; the object is called by the noun in the payload, too.
+    event_type: str
+    of: type
+    fields: tuple[str, ...]
+    #: Whether an event of an object is of this kind.
+    is_told: Callable[[Any, HistoryEntry], bool]
+    help: str
+    #: An operator should look.
+    warns: bool = False
+    version: str = "1.0"
+
+    @property
+    def noun(self) -> str:
+        """What its objects are called."""
+        return self.event_type.partition(".")[0]
+
+    @property
+    def priority(self) -> str:
+        """Its priority in oslo.messaging."""
+        return "warn" if self.warns else "info"
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them, as it is sent."""
+
+    event_type: str
+    priority: str
+    payload: dict[str, Any]
+
+
+def notification(kind: Kind, thing: Any, entry: HistoryEntry) -> Notification:
+    """Return the notification of an event of an object."""
+    shown = msgspec.to_builtins(show(thing))
+    payload = {
+        "version": kind.version,
+        "at": date(entry.at),
+        "reason": entry.reason,
+        "request_id": entry.request_id,
+        kind.noun: {name: shown[name] for name in kind.fields},
+    }
+    return Notification(event_type=kind.event_type, priority=kind.priority, payload=payload)
+
+
+def notifications(cls: type, events: Iterable[tuple[Any, HistoryEntry]]) -> list[Notification]:
+    """Return what is to be sent of events of objects of a class."""
+    kinds = [kind for kind in KINDS if kind.of is cls]
+    return [notification(kind, thing, entry) for thing, entry in events for kind in kinds if kind.is_told(thing, entry)]
+
+
+def _named(event: str) -> Callable[[Any, HistoryEntry], bool]:
+    return lambda _, entry: entry.event == event
+
+
+def _of_instance(event: str) -> Callable[[Lease, HistoryEntry], bool]:
+    return lambda lease, entry: lease.of_instance and entry.event == event
+
+
+def _reached(states: Collection[str]) -> Callable[[Any, HistoryEntry], bool]:
+    return lambda _, entry: entry.after in states and entry.before not in states
+
+
+def _batch_ended(*, pipeline: bool) -> Callable[[Batch, HistoryEntry], bool]:
+    ended = _reached(ENDED_BATCHES)
+    return lambda batch, entry: (
+        batch.policy != TASK_POLICY and (batch.policy == PIPELINE_POLICY) is pipeline and ended(batch, entry)
+    )
+
+
+_SLOT = ("uuid", "name", "host", "card", "board", "kind", "state", "function", "drain_requested", "reason")
+_HOST = ("name", "alive", "heard_at", "boot")
+_WORK = ("uuid", "project_id", "user_id", "name", "state", "created_at", "ended_at")
+_COUNTS = ("jobs", "jobs_completed", "jobs_failed", "jobs_cancelled")
+_BATCH = (*_WORK, "policy", "priority", "dispatched_at", *_COUNTS, "planned_makespan_s", "lower_bound_s")
+_TASK = (*_WORK, "function", "slots", "shares", "started_at", "attempt", "reason")
+_GANG = (*_WORK, "processes", "started_at", "attempt", "swaps", "migrations", "kills", "cpu_s", "reason")
+_LEASE = ("uuid", "slot", "holder", "project_id", "function", "state", "broken", "granted_at", "released_at")
+
+KINDS = (
+    Kind(
+        "slot.faulted",
+        Slot,
+        _SLOT,
+        _reached({SlotState.FAULTED}),
+        "A slot is out of service: its card has failed or is gone, or its host is lost.",
+        warns=True,
+    ),
+    Kind(
+        "slot.recovered",
+        Slot,
+        _SLOT,
+        lambda _, entry: entry.before == SlotState.FAULTED != entry.after,
+        "A slot that was out of service can be loaded again; it takes work unless it is to be drained.",
+    ),
+    Kind(
+        "host.lost",
+        Host,
+        _HOST,
+        _named(HostLost.__name__),
+        "The agent of a host has sent no heartbeat for ``host_timeout_s``.",
+        warns=True,
+    ),
+    Kind("host.returned", Host, _HOST, _named(HOST_RETURNED), "The agent of a lost host reports again."),
+    Kind(
+        "batch.ended",
+        Batch,
+        _BATCH,
+        _batch_ended(pipeline=False),
+        "A batch has ended; ``state`` is its outcome: COMPLETED, FAILED or CANCELLED.",
+    ),
+    Kind(
+        "pipeline.ended",
+        Batch,
+        (*_WORK, *_COUNTS),
+        _batch_ended(pipeline=True),
+        "A pipeline has ended; its jobs are its subtasks.",
+    ),
+    Kind("task.ended", Task, _TASK, _reached(ENDED_TASKS), "A task has ended."),
+    Kind("gang.ended", Gang, _GANG, _reached(ENDED_GANGS), "A gang has ended."),
+    Kind("lease.begun", Lease, _LEASE, _of_instance(CREATED), "An instance, ``holder``, holds a slot."),
+    Kind(
+        "lease.broken",
+        Lease,
+        _LEASE,
+        _of_instance(LeaseBroken.__name__),
+        "An instance cannot use a slot that it holds: the slot has failed, or its function is not loaded.",
+        warns=True,
+    ),
+    Kind(
+        "lease.restored",
+        Lease,
+        _LEASE,
+        _of_instance(LeaseRestored.__name__),
+        "The function is loaded again in a slot whose lease was broken.",
+    ),
+    Kind(
+        "lease.ended", Lease, _LEASE, _of_instance(LeaseReleased.__name__), "An instance does not hold a slot any more."
+    ),
+)
+
+#: The classes of their objects.
+NOTIFIED = tuple(dict.fromkeys(kind.of for kind in KINDS))

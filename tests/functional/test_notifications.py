@@ -1,0 +1,113 @@
+"""Versioned notifications of a pool of processes on a real RabbitMQ, by a way of their own that is parted meanwhile."""
+
+import contextlib
+import uuid
+
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.client import JobSpec
+from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.rpc.transport import EXCHANGE
+from support.relay import Relay
+from support.scraping import Scrape
+from support.servers.server import free_port
+from support.waiting import wait_until
+
+
+@pytest.fixture
+def relay(rabbitmq):
+    with contextlib.closing(Relay(rabbitmq.url)) as relay:
+        yield relay
+
+
+class Told:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.seen = []
+
+    def note(self, priority, event_type, payload):
+        self.seen.append((priority, event_type, payload))
+
+    def info(self, context, publisher_id, event_type, payload, metadata):
+        self.note("info", event_type, payload)
+
+    def warn(self, context, publisher_id, event_type, payload, metadata):
+        self.note("warn", event_type, payload)
+
+    def of(self, event_type, priority="info"):
+        return [payload for *what, payload in list(self.seen) if what == [priority, event_type]]
+
+
+@pytest.fixture
+def topic():
+    return f"fpga-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def told(rabbitmq, topic):
+    told = Told()
+    transport = messaging.get_notification_transport(cfg.CONF, rabbitmq.url)
+    target = messaging.Target(exchange=EXCHANGE, topic=topic)
+    listening = messaging.get_notification_listener(transport, [target], [told], "threading")
+    listening.start()
+    yield told
+    listening.stop()
+    listening.wait()
+    transport.cleanup()
+
+
+@pytest.mark.timeout(300)
+def test_what_happens_is_told_and_work_goes_on_while_nobody_takes_it(
+    deployment, rabbitmq, mariadb_url, relay, topic, told, tmp_path
+):
+    port = free_port()
+    options = {
+        "oslo_messaging_notifications": {"driver": "messagingv2", "topics": topic, "transport_url": relay.url},
+    }
+    own = {"scheduler-1": {"metrics": {"enabled": True, "scheduler_port": port}}}
+    pool = deployment(rabbitmq.url, mariadb_url, agents=2, options=options, own=own)
+    client = pool.client("p")
+
+    def compute(name):
+        jobs = [JobSpec("sha256", f"{name} {number}".encode(), "node-1") for number in range(4)]
+        batch = client.run_jobs(jobs, output_dir=tmp_path / name).batch
+        assert batch.state is BatchState.COMPLETED
+        return batch
+
+    first = compute("first")
+    wait_until(lambda: told.of("batch.ended"), "the end of a batch")
+    payload = told.of("batch.ended")[0]
+    assert payload["version"] == "1.0"
+    shown = {name: payload["batch"][name] for name in ("uuid", "project_id", "state", "jobs", "jobs_completed")}
+    assert shown == {"uuid": first.uuid, "project_id": "p", "state": "COMPLETED", "jobs": 4, "jobs_completed": 4}
+
+    relay.part()
+    silent = [compute("second").uuid, compute("third").uuid]
+    pool.kill("node-2")
+    wait_until(lambda: not {host.name: host.alive for host in client.hosts()}["node-2"], "a host to be lost")
+    pool.restart("node-2")
+    pool.wait_for_hosts(pool.hosts)
+    silent.append(compute("fourth").uuid)
+    assert len(told.of("batch.ended")) == 1
+    relay.cut()
+    relay.heal()
+
+    wait_until(lambda: told.of("host.returned"), "what was held up")
+    wait_until(lambda: len(told.of("batch.ended")) >= 4, "what was held up")
+    # What was on its way when the connection ended may come twice.
+    assert [*dict.fromkeys(one["batch"]["uuid"] for one in told.of("batch.ended"))] == [first.uuid, *silent]
+    lost = {one["host"]["name"]: one["host"]["alive"] for one in told.of("host.lost", "warn")}
+    assert lost["node-2"] is False
+    slots = {slot.name for slot in client.slots() if slot.host == "node-2"}
+    assert slots
+    assert slots <= {one["slot"]["name"] for one in told.of("slot.faulted", "warn")}
+    wait_until(lambda: slots <= {one["slot"]["name"] for one in told.of("slot.recovered")}, "all slots")
+
+    def counted():
+        return Scrape(f"http://127.0.0.1:{port}/metrics").values("fpga_pool_notifications_total", "outcome")
+
+    wait_until(lambda: counted().get("sent", 0) >= 4 + 2 + 2 * len(slots), "all to be counted")
+    assert counted().keys() == {"sent"}
