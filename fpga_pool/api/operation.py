@@ -98,7 +98,7 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     where: dict[str, tuple[str | bool, ...]] = {}
     if states is not None and query.state:
         where["state"] = tuple(state_of(states, text) for text in query.state)
-    where |= {name: values for name in ("function", "host") if (values := getattr(query, name, ()))}
+    where |= {name: values for name in ("board", "function", "host") if (values := getattr(query, name, ()))}
     if getattr(query, "alive", None) is not None:
         where["alive"] = (query.alive,)
     descending, marker = query.sort.endswith(":desc"), query.marker

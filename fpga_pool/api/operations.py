@@ -21,6 +21,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.queries import (
     CalibrationQuery,
+    CardQuery,
     HostQuery,
     JobQuery,
     ProjectJobQuery,
@@ -52,6 +53,7 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
@@ -175,6 +177,12 @@ def _change_slot(call: Call) -> Slot:
     return scheduler().resume_slot(call.uuid, call.seen)
 
 
+def _change_card(call: Call) -> Card:
+    if call.body.drain:
+        return scheduler().drain_card(call.uuid, call.body.reason, call.seen)
+    return scheduler().resume_card(call.uuid, call.seen)
+
+
 def _show_host(call: Call) -> Host:
     found = scheduler().hosts(Page(where={"name": (call.uuid,)}))
     if not found:
@@ -268,6 +276,16 @@ OPERATIONS = (
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
+    list_of("cards", Card, CardState, CardQuery, INSPECTOR, "List the cards, by name."),
+    Operation(method="GET", path="/v1/cards/<uuid>", name="show_card", persona=INSPECTOR, noun="card",
+              handle=lambda call: scheduler().card(call.uuid), answer={"card": Card},
+              summary="Show a card, with its slots and what uses them."),
+    Operation(method="PATCH", path="/v1/cards/<uuid>", name="change_card", persona=OPERATOR, noun="card",
+              handle=_change_card, body=SlotChange, answer={"card": Card},
+              summary="Take all slots of a card out of service, or give them back, in one transaction."),
+    Operation(method="DELETE", path="/v1/cards/<uuid>", name="remove_card", persona=OPERATOR, noun="card",
+              handle=lambda call: scheduler().remove_card(call.uuid, call.seen), answer={"card": Card},
+              summary="Remove a card that nobody uses any more; while it is used, it is drained and stays."),
     list_of("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),

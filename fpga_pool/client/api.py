@@ -14,7 +14,6 @@ from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
-    Calibration,
     FunctionInfo,
     GangDetail,
     JobList,
@@ -28,6 +27,7 @@ from fpga_pool.model.messages.requests import (
     Usage,
 )
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
@@ -38,7 +38,7 @@ from fpga_pool.model.rest import date
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed, and created.
-Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host, HistoryEntry)
+Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Card, Host, HistoryEntry)
 Created = TypeVar("Created", Batch, Gang, Task)
 
 _PAGE = 1000
@@ -393,8 +393,3 @@ class PoolApi:
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return read_all(FunctionInfo, self._http.call("GET", "/v1/functions"), "functions")
-
-    def calibration(self, function: str | None = None) -> list[Calibration]:
-        """Return how well the time models fit what was observed (of one function)."""
-        params = {} if function is None else {"function": function}
-        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")

@@ -79,6 +79,14 @@ class SlotFilters(NameFilters, total=False):
     host: Sequence[str]
 
 
+class CardFilters(NameFilters, total=False):
+    """Which cards are listed."""
+
+    state: Sequence[str]
+    board: Sequence[str]
+    host: Sequence[str]
+
+
 class HostFilters(NameFilters, total=False):
     """Which hosts are listed."""
 

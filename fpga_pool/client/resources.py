@@ -13,6 +13,7 @@ from fpga_pool.model.codec import hints_of
 from fpga_pool.model.codec import read as read_plain
 from fpga_pool.model.exceptions import InvalidAnswer, InvalidInput
 from fpga_pool.model.fields import Rest
+from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.rest import marks_of, rest_fields, rest_type
@@ -121,7 +122,7 @@ def marker_of(last: Any) -> str | int:
     """Return by what the next page of a list is asked for, after this object."""
     if isinstance(last, HistoryEntry):
         return last.number
-    name: str = last.name if isinstance(last, Slot | Host) else last.uuid
+    name: str = last.name if isinstance(last, Slot | Card | Host) else last.uuid
     return name
 
 

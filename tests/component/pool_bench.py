@@ -52,6 +52,7 @@ from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.inventory import cards
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
@@ -63,7 +64,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
-from fpga_pool.rpc.scheduler_api import EVERYTHING
+from fpga_pool.rpc.hardware_calls import EVERYTHING
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
@@ -533,6 +534,31 @@ class PoolBench:
     def resume_slot(self, uuid, seen=None):
         with self._answering("resume_slot"):
             return changes.resume_slot(self.tx, self._slot(uuid).name, time.time(), seen)
+
+    def cards(self, page=EVERYTHING):
+        with self._answering("cards"):
+            return cards.cards(self.tx, page)
+
+    def card(self, uuid):
+        with self._answering("card"):
+            return cards.card_detail(self.tx, uuid)
+
+    def drain_card(self, uuid, reason, seen=None):
+        with self._answering("drain_card"):
+            return cards.drain_card(self.tx, uuid, reason, time.time(), seen)
+
+    def resume_card(self, uuid, seen=None):
+        with self._answering("resume_card"):
+            return cards.resume_card(self.tx, uuid, time.time(), seen)
+
+    def remove_card(self, uuid, seen=None):
+        with self._answering("remove_card"):
+            card, obstacles = cards.retire_card(self.tx, uuid, time.time(), seen)
+            if obstacles:
+                raise Conflict(f"not removed, but drained: {'; '.join(obstacles)}")
+            for slot in card.slot_list:
+                self.store.remove(Slot, slot.name)
+            return card
 
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):

@@ -61,6 +61,15 @@ class SlotQuery(NameQuery, frozen=True, kw_only=True):
     host: tuple[Text, ...] = ()
 
 
+class CardQuery(NameQuery, frozen=True, kw_only=True):
+    """Which cards are wanted: those that all parameters fit."""
+
+    #: One or several states, boards, and hosts.
+    state: tuple[str, ...] = ()
+    board: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
+
+
 class HostQuery(NameQuery, frozen=True, kw_only=True):
     """Which hosts are wanted."""
 

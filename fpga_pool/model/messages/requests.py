@@ -75,7 +75,7 @@ class BatchChange(Message, frozen=True, kw_only=True):
 
 
 class SlotChange(Message, frozen=True, kw_only=True):
-    """An operator's wish to take a slot out of service, or to give it back."""
+    """An operator's wish to take a slot, or all slots of a card, out of service, or to give them back."""
 
     drain: Annotated[bool, Meta(description="true or false")]
     reason: Text = ""

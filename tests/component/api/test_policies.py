@@ -32,6 +32,10 @@ ALLOWED = {
     "list_slots": INSPECT,
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
+    "list_cards": INSPECT,
+    "show_card": INSPECT,
+    "change_card": {"admin", "system admin"},
+    "remove_card": {"admin", "system admin"},
     "show_quota": OWN,
     "show_usage": OWN,
     "show_project_quota": INSPECT,
@@ -55,6 +59,7 @@ BODIES = {
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
     "change_slot": {"drain": False},
+    "change_card": {"drain": False},
     "set_quota": {"jobs": 5},
 }
 
