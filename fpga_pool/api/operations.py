@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, state_of
+from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, link_to, list_of, state_of
 from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
@@ -24,6 +24,7 @@ from fpga_pool.model.messages.queries import (
     CardQuery,
     HostQuery,
     JobQuery,
+    PoolEventQuery,
     ProjectJobQuery,
     ProjectQuery,
     SlotQuery,
@@ -35,6 +36,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    EventPage,
     FunctionInfo,
     GangDetail,
     JobList,
@@ -55,6 +57,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
@@ -207,6 +210,25 @@ def _project(call: Call) -> str:
     return project_id
 
 
+def _pool_events(call: Call) -> dict[str, Any]:
+    query: PoolEventQuery = call.query
+    found = scheduler().pool_events(
+        EventPage(
+            project_id=chosen_project(query.project_id),
+            kind=query.kind,
+            name=query.name,
+            host=query.host,
+            event=query.event,
+            since=None if query.since is None else query.since.timestamp(),
+            until=None if query.until is None else query.until.timestamp(),
+            limit=query.limit,
+            marker=query.marker,
+        )
+    )
+    links = [link_to("/v1/events", query.limit, found.next)] if found.next else []
+    return {"events": [show(event) for event in found.events], "links": links}
+
+
 def _work(call: Call) -> dict[str, Any]:
     return {"work": [show(one) for one in scheduler().work_counts(chosen_project(call.query.project_id))]}
 
@@ -267,6 +289,9 @@ OPERATIONS = (
               handle=lambda call: scheduler().job(tenant().project_id, call.uuid),
               summary="Show a job, with its history."),
     events_of("job", "/v1/jobs/<uuid>", READER),
+    Operation(method="GET", path="/v1/events", name="list_events", persona=READER, query=PoolEventQuery,
+              handle=_pool_events, answer={"events": [PoolEvent], "links": [dict[str, str]]},
+              summary="List what happened to all objects of the project, or of the pool, newest first."),
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",

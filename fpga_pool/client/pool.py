@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions, CardFilters
+from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
@@ -23,6 +23,7 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
 
@@ -122,6 +123,10 @@ class Client(PoolApi):
         """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
         params = {"project_id": project_id}
         return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
+
+    def pool_events(self, limit: int | None = 100, **filters: Unpack[PoolEventFilters]) -> list[PoolEvent]:
+        """Return the newest events of all objects of the project (those that `filters` fit), newest first."""
+        return self._list(PoolEvent, "events", limit, filters)
 
     def cards(self, limit: int | None = None, **filters: Unpack[CardFilters]) -> list[Card]:
         """Return all cards (those that `filters` fit), by name; for operators, as all calls on cards."""

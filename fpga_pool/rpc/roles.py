@@ -26,7 +26,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(
         [
             *("create_batch", "plan_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"),
-            *("change_batch", "tickets", "confirm_results", "events"),
+            *("change_batch", "tickets", "confirm_results", "events", "pool_events"),
         ],
         _API,
     ),

@@ -12,6 +12,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    EventPage,
     FunctionInfo,
     GangDetail,
     JobChanges,
@@ -31,7 +32,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
@@ -248,6 +249,10 @@ class SchedulerAPI(HardwareCalls):
     def events(self, noun: str, project_id: str, name: str) -> list[HistoryEntry]:
         """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
         return self._call(list[HistoryEntry], "events", noun=noun, project_id=project_id, name=name)
+
+    def pool_events(self, page: EventPage) -> PoolEvents:
+        """Return a page of the events of all objects, newest first."""
+        return self._call(PoolEvents, "pool_events", page=page)
 
     # Quotas
 

@@ -43,6 +43,7 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.objects.gangs import Gang, Processor
+from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
@@ -56,7 +57,7 @@ from fpga_pool.model.rules.inventory import cards
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
-from fpga_pool.model.rules.shared.events import events_of
+from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
@@ -484,6 +485,19 @@ class PoolBench:
     def events(self, noun, project_id, name):
         with self._answering("events"):
             return list(events_of(self.tx, noun, self._slot(name).name if noun == "slot" else name, project_id))
+
+    def pool_events(self, page):
+        with self._answering("pool_events"):
+            jobs = [job for batch in self.tx.batches() for job in self.tx.batch_jobs(batch.uuid)]
+            things = [*self.tx.batches(), *self.tx.all_gangs(), *self.tx.all_tasks(), *jobs]
+            things += [*self.tx.hosts(), *self.tx.slots()]
+            things = [one for one in things if page.project_id in (None, getattr(one, "project_id", ""))]
+            host_of = {id(one): one.name if isinstance(one, Host) else getattr(one, "host", "") for one in things}
+            things = [one for one in things if not page.host or host_of[id(one)] in page.host]
+            things = [one for one in things if not page.name or {one.name, getattr(one, "uuid", "")} & set(page.name)]
+            classes = classes_of(page)
+            found = sorted(things, key=last_event_at, reverse=True)
+            return newest_events([iter([one for one in found if type(one) in classes])], page)
 
     def quota(self, project_id):
         with self._answering("quota"):

@@ -90,6 +90,24 @@ class EventQuery(Message, frozen=True, kw_only=True):
     marker: Count | None = None
 
 
+class PoolEventQuery(Message, frozen=True, kw_only=True):
+    """Which events of all objects are wanted: those that all parameters fit, newest first, a page at a time."""
+
+    #: One or several kinds of objects, names or uuids of these, hosts where they are, and names of events.
+    kind: tuple[Text, ...] = ()
+    name: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
+    event: tuple[Text, ...] = ()
+    #: Another project than the caller's own, or "all", with what belongs to no project; for admins.
+    project_id: ProjectId | None = None
+    #: At that time or later; before that time.
+    since: Since | None = None
+    until: Since | None = None
+    limit: Limit1000 = 100
+    #: That of the link to the next page; None = the first page.
+    marker: Text | None = None
+
+
 class JobQuery(Message, frozen=True, kw_only=True):
     """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
 

@@ -359,6 +359,23 @@ class UsagePage(Message, frozen=True, kw_only=True):
     limit: int = 1000
 
 
+class EventPage(Message, frozen=True, kw_only=True):
+    """Which events of all objects are wanted, newest first."""
+
+    #: None = of all projects, and of what belongs to none.
+    project_id: str | None = None
+    #: Accepted values; empty = any.
+    kind: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    event: tuple[str, ...] = ()
+    #: At that time or later, and before that time, UTC seconds.
+    since: ReportedMoment | None = None
+    until: ReportedMoment | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    marker: str | None = None
+
+
 class Page(Message, frozen=True, kw_only=True):
     """Which part of a list is wanted."""
 

@@ -47,6 +47,23 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     assert run("event", "list", "lease", "x").status == 2
 
 
+def test_events_of_all_objects_are_listed_with_these(run, client):
+    run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan")
+    gang = client.create_gang(1, 60.0, 0.5, name="wide")
+    (mine,) = run("event", "list", "-f", "json").json
+    assert (mine["kind"], mine["uuid"], mine["name"], mine["event"]) == ("gang", gang.uuid, "wide", "Created")
+    rows = run("event", "list", "slot", "--all-projects", "--host", "node-1", "--since", "1h", "-f", "json").json
+    assert [(row["name"], row["event"]) for row in rows] == [
+        ("node-1/card-0/r0", "DrainCompleted"),
+        ("node-1/card-0/r0", "DrainRequested"),
+    ]
+    assert len(run("event", "list", "--all-projects", "--limit", 2, "-f", "json").json) == 2
+    assert run("event", "list", "--all-projects", "--name", "wide", "--event", "Planned", "-f", "json").json == []
+    assert "request_id" in run("event", "list", "--long").out
+    for wrong in (["--sort", "at:asc"], ["gang", gang.uuid, "--host", "node-1"], ["gang", gang.uuid, "--all-projects"]):
+        assert run("event", "list", *wrong).status == 2
+
+
 def test_card_list(run):
     rows = run("card", "list", "-f", "json").json
     assert [(row["name"], row["state"], row["slots"]) for row in rows] == [
