@@ -20,10 +20,12 @@ from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.queries import (
+    BitstreamQuery,
     CalibrationQuery,
     CardQuery,
     HostQuery,
     JobQuery,
+    LibraryQuery,
     PoolEventQuery,
     ProjectJobQuery,
     ProjectQuery,
@@ -55,6 +57,7 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import PoolEvent
@@ -200,6 +203,20 @@ def _show_function(call: Call) -> FunctionInfo:
     return found[call.uuid]
 
 
+def _bitstreams(call: Call) -> dict[str, Any]:
+    found = scheduler().bitstreams(call.query.host)
+    wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
+    fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
+    return {"bitstreams": [show(one) for one in fitting]}
+
+
+def _show_bitstream(call: Call) -> BitstreamInfo:
+    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
+    if call.uuid not in found:
+        raise NotFound(f"no bitstream {call.uuid}")
+    return found[call.uuid]
+
+
 def _set_quota(call: Call) -> Quota:
     limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, chosen_uuid)
     return scheduler().set_quota(_project(call), limits, call.seen)
@@ -336,6 +353,12 @@ OPERATIONS = (
               summary="Show how well the time models fit, of one function or of all.",
               handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
               answer={"calibration": [Calibration]}),
+    Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
+              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
+              summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
+    Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
+              query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
+              summary="Show a bitstream of the catalogue, as a host has it."),
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),

@@ -22,6 +22,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
@@ -150,6 +151,14 @@ class Client(PoolApi):
     def remove_card(self, uuid: str) -> Card:
         """Remove a card; Conflict says who uses it, or that its agent still has it, and then it is drained only."""
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
+
+    def bitstreams(self, *, host: str | None = None, **filters: Sequence[str]) -> list[BitstreamInfo]:
+        """Return the bitstreams of the catalogue (of some `function`, `board` and `kind`) as a host has them.
+
+        Without a host, for each board as the first has them that has such a card.
+        """
+        params = {**filters, **({} if host is None else {"host": host})}
+        return read_all(BitstreamInfo, self._http.call("GET", "/v1/bitstreams", params=params), "bitstreams")
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return how well the time models fit what was observed (of one function)."""

@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -14,7 +15,7 @@ EVERYTHING = Page()
 
 
 class HardwareCalls:
-    """Slots, cards and hosts."""
+    """Slots, cards, hosts and their libraries."""
 
     def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
@@ -59,3 +60,7 @@ class HardwareCalls:
     def remove_card(self, uuid: str, seen: Seen = None) -> Card:
         """Remove a card; Conflict says what is in the way, and then it is drained only."""
         return self._call(Card, "remove_card", uuid=uuid, seen=seen)
+
+    def bitstreams(self, host: str | None = None) -> list[BitstreamInfo]:
+        """Return the bitstreams of the catalogue as a host has them; None = for each board, the first with it."""
+        return self._call(list[BitstreamInfo], "bitstreams", host=host)

@@ -42,6 +42,7 @@ from fpga_pool.model.messages.requests import (
     Usage,
     WorkCount,
 )
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
@@ -622,6 +623,16 @@ class PoolBench:
                     preemptible=True, speedup=12.5, slots=2,
                 )
             ]  # fmt: skip
+
+    def bitstreams(self, host=None):
+        with self._answering("bitstreams"):
+            self.tx.host(host or "node-1")
+            board = self.tx.slots()[0].board
+            about = {"function": "sha256", "version": "1.0", "board": board, "host": host or "node-1"}
+            return [
+                BitstreamInfo(**about, kind="small", size_bytes=5, sha256="ab" * 32, signer="key", verified=True),
+                BitstreamInfo(**about, kind="large", reason="not in the library"),
+            ]
 
     def calibration(self, function=None):
         with self._answering("calibration"):

@@ -116,6 +116,21 @@ class JobQuery(Message, frozen=True, kw_only=True):
     wait_s: Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")] = 0.0
 
 
+class LibraryQuery(Message, frozen=True, kw_only=True):
+    """In which host's library it is looked; None = for each board, in that of the first with such a card."""
+
+    host: Text | None = None
+
+
+class BitstreamQuery(LibraryQuery, frozen=True, kw_only=True):
+    """Which bitstreams are wanted: those that all parameters fit."""
+
+    #: One or several functions, boards, and kinds of slots.
+    function: tuple[Text, ...] = ()
+    board: tuple[Text, ...] = ()
+    kind: tuple[Text, ...] = ()
+
+
 class CalibrationQuery(Message, frozen=True, kw_only=True):
     """Of which function the fit is wanted; None = of all."""
 

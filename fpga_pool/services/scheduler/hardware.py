@@ -1,11 +1,13 @@
-"""Requests of operators on slots, cards and hosts, which are part of `services.scheduler.endpoint`."""
+"""Requests of operators on slots, cards, hosts and their libraries, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -19,7 +21,7 @@ from fpga_pool.model.rules.inventory.cards import (
 )
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.transport import answers
+from fpga_pool.rpc.transport import NO_ANSWER, answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.removal import delete_slots
 from fpga_pool.store.transaction import SqlTransaction
@@ -115,3 +117,31 @@ class HardwareRequests:
         changed = self._service.writer(shard).run(change)
         self._service.work_arrived()
         return changed
+
+    @answers
+    def bitstreams(self, context: Context, host: str | None = None) -> list[BitstreamInfo]:
+        with self._service.store.reading() as tx:
+            alive = {one.name: one.alive for one in ([tx.host(host)] if host is not None else tx.hosts())}
+            slots = tx.slots(host)
+        boards = self._service.catalogue.boards
+        #: By board, the first host with such a card that is not lost.
+        hosts: dict[str, str] = {}
+        for slot in slots:
+            if slot.board in boards and not hosts.get(slot.board):
+                hosts[slot.board] = slot.host if alive[slot.host] else ""
+        return [one for board, of_host in sorted(hosts.items()) for one in self._library(board, of_host)]
+
+    def _library(self, board: str, host: str) -> list[BitstreamInfo]:
+        """Return the bitstreams for a board as the library of a host has them; "" = none can be asked."""
+        reason = "no host with such a card is in reach"
+        try:
+            if host:
+                return [replace(one, host=host) for one in self._service.agents.bitstreams(host, board)]
+        except (*NO_ANSWER, FpgaPoolError) as error:
+            LOG.warning("the library of host %s cannot be read: %s", host, error)
+            reason = f"the agent of {host} does not say what its library has"
+        catalogue = self._service.catalogue
+        return [
+            BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind, reason=reason)
+            for function, kind in catalogue.loadable(catalogue.board(board))
+        ]

@@ -37,6 +37,7 @@ def paths(api):
     found = {nouns: api.post(f"/v1/{nouns}", json=body).headers["Location"] for nouns, body in bodies.items()}
     found["jobs"] = f"/v1/jobs/{api.get('/v1/jobs').json['jobs'][0]['uuid']}"
     found["cards"] = f"/v1/cards/{api.get('/v1/cards').json['cards'][1]['uuid']}"
+    found["bitstreams"] = f"/v1/bitstreams/{api.get('/v1/bitstreams').json['bitstreams'][0]['uuid']}"
     found["slots"] = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
     return found | {
         "hosts": "/v1/hosts/node-1", "functions": "/v1/functions/sha256", "quotas": "/v1/quotas/demo",

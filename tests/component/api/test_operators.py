@@ -100,6 +100,33 @@ def test_host_without_a_limit_shows_null(api):
     assert host["heard_at"] == "1970-01-01T00:16:40.000000+00:00"
 
 
+def test_bitstreams_are_listed_as_a_host_has_them_and_shown(api):
+    sound, missing = api.get("/v1/bitstreams").json["bitstreams"]
+    assert (sound["verified"], sound["signer"], sound["sha256"], sound["reason"]) == (True, "key", "ab" * 32, "")
+    assert (missing["verified"], missing["size_bytes"], missing["reason"]) == (False, None, "not in the library")
+    assert sound["name"] == f"{sound['board']}/small/sha256"
+    shown = api.get(f"/v1/bitstreams/{missing['uuid']}?host=node-2").json["bitstream"]
+    assert shown == missing | {"host": "node-2"}
+
+    def kinds(query):
+        return [one["kind"] for one in api.get(f"/v1/bitstreams?{query}").json["bitstreams"]]
+
+    assert kinds("kind=small&function=sha256") == ["small"]
+    assert kinds(f"board={sound['board']}&kind=small&kind=large") == ["small", "large"]
+    assert kinds("function=aes") == kinds("board=none") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/bitstreams?host=node-9", 404), (f"/v1/bitstreams/{uuid.UUID(int=1)}", 404), ("/v1/bitstreams/x", 404),
+        ("/v1/bitstreams?limit=1", 400),
+    ],
+)  # fmt: skip
+def test_bitstreams_that_are_not_there(api, path, status):
+    assert api.get(path).status_code == status
+
+
 def test_functions_are_listed(api):
     (function,) = api.get("/v1/functions").json["functions"]
     assert (function["name"], function["slot_kinds"], function["io_bps"]) == ("sha256", ["small", "large"], None)

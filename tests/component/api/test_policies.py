@@ -33,6 +33,8 @@ ALLOWED = {
     "list_slots": INSPECT,
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
+    "list_bitstreams": CATALOGUE,
+    "show_bitstream": CATALOGUE,
     "list_cards": INSPECT,
     "show_card": INSPECT,
     "change_card": {"admin", "system admin"},

@@ -64,6 +64,20 @@ def test_events_of_all_objects_are_listed_with_these(run, client):
         assert run("event", "list", *wrong).status == 2
 
 
+def test_bitstreams_are_listed_and_shown_by_name(run):
+    rows = run("bitstream", "list", "-f", "json").json
+    assert [(row["function"], row["kind"], row["verified"]) for row in rows] == [
+        ("sha256", "small", True),
+        ("sha256", "large", False),
+    ]
+    assert len(run("bitstream", "list", "--kind", "small", "--function", "sha256", "-f", "json").json) == 1
+    assert max(map(len, run("bitstream", "list").out.splitlines())) <= 80
+    shown = run("bitstream", "show", rows[1]["name"], "--host", "node-2", "-f", "json").json
+    assert (shown["uuid"], shown["host"], shown["reason"]) == (rows[1]["uuid"], "node-2", "not in the library")
+    assert run("bitstream", "show", "x").err == ("fpga-pool: no bitstream 'x'; `fpga-pool bitstream list` shows all\n")
+    assert run("bitstream", "list", "--host", "node-9").status == 1
+
+
 def test_card_list(run):
     rows = run("card", "list", "-f", "json").json
     assert [(row["name"], row["state"], row["slots"]) for row in rows] == [

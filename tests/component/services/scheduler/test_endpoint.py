@@ -176,6 +176,29 @@ def test_an_unknown_card_is_not_found(running, agent):
             use("nothing")
 
 
+def test_bitstreams_are_those_that_a_host_with_the_board_has(running, agent):
+    (found,) = running.api.bitstreams()
+    assert (found.name, found.host, found.verified) == ("fast/small/sha256", agent.name, True)
+    assert running.api.bitstreams(agent.name) == [found]
+    with pytest.raises(NotFound, match="no host nobody"):
+        running.api.bitstreams("nobody")
+
+
+def test_bitstreams_of_a_host_that_does_not_say_are_not_verified(running, agent):
+    expected = {(function.name, kind) for function, kind in running.catalogue.loadable(running.catalogue.board("fast"))}
+    agent.unavailable = True
+    silent = running.api.bitstreams()
+    assert {(one.function, one.kind) for one in silent} == expected
+    assert {(one.verified, one.reason) for one in silent} == {
+        (False, f"the agent of {agent.name} does not say what its library has")
+    }
+    with running.store.transaction("default") as tx:
+        tx.save(replace(tx.host(agent.name), alive=False))
+    assert {(one.host, one.reason) for one in running.api.bitstreams()} == {
+        ("", "no host with such a card is in reach")
+    }
+
+
 def test_an_unknown_slot_is_not_found(running, agent):
     for use in (running.api.slot, running.api.resume_slot, lambda uuid: running.api.drain_slot(uuid, "")):
         with pytest.raises(NotFound, match="no slot nothing"):
