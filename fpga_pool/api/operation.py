@@ -98,7 +98,7 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     where: dict[str, tuple[str | bool, ...]] = {}
     if states is not None and query.state:
         where["state"] = tuple(state_of(states, text) for text in query.state)
-    where |= {name: values for name in ("function", "host") if (values := getattr(query, name, ()))}
+    where |= {name: values for name in ("board", "function", "host") if (values := getattr(query, name, ()))}
     if getattr(query, "alive", None) is not None:
         where["alive"] = (query.alive,)
     descending, marker = query.sort.endswith(":desc"), query.marker
@@ -123,11 +123,14 @@ def links_of(
     path: str, limit: int | None, found: Sequence[Any], marker_of: Callable[[Any], object]
 ) -> list[dict[str, str]]:
     """Return the link to the next page; none after a page that is not full."""
-    if limit is None or len(found) < limit:
-        return []
+    return [] if limit is None or len(found) < limit else [link_to(path, limit, marker_of(found[-1]))]
+
+
+def link_to(path: str, limit: int, marker: object) -> dict[str, str]:
+    """Return the link to the page of the same list that begins after a marker."""
     parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
-    parameters += [("limit", str(limit)), ("marker", str(marker_of(found[-1])))]
-    return [{"rel": "next", "href": f"{path}?{urlencode(parameters)}"}]
+    parameters += [("limit", str(limit)), ("marker", str(marker))]
+    return {"rel": "next", "href": f"{path}?{urlencode(parameters)}"}
 
 
 def _key(listed: Any) -> str:

@@ -14,15 +14,19 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, state_of
+from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, link_to, list_of, state_of
 from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.queries import (
+    BitstreamQuery,
     CalibrationQuery,
+    CardQuery,
     HostQuery,
     JobQuery,
+    LibraryQuery,
+    PoolEventQuery,
     ProjectJobQuery,
     ProjectQuery,
     SlotQuery,
@@ -34,6 +38,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    EventPage,
     FunctionInfo,
     GangDetail,
     JobList,
@@ -52,7 +57,10 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
@@ -175,6 +183,12 @@ def _change_slot(call: Call) -> Slot:
     return scheduler().resume_slot(call.uuid, call.seen)
 
 
+def _change_card(call: Call) -> Card:
+    if call.body.drain:
+        return scheduler().drain_card(call.uuid, call.body.reason, call.seen)
+    return scheduler().resume_card(call.uuid, call.seen)
+
+
 def _show_host(call: Call) -> Host:
     found = scheduler().hosts(Page(where={"name": (call.uuid,)}))
     if not found:
@@ -189,6 +203,20 @@ def _show_function(call: Call) -> FunctionInfo:
     return found[call.uuid]
 
 
+def _bitstreams(call: Call) -> dict[str, Any]:
+    found = scheduler().bitstreams(call.query.host)
+    wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
+    fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
+    return {"bitstreams": [show(one) for one in fitting]}
+
+
+def _show_bitstream(call: Call) -> BitstreamInfo:
+    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
+    if call.uuid not in found:
+        raise NotFound(f"no bitstream {call.uuid}")
+    return found[call.uuid]
+
+
 def _set_quota(call: Call) -> Quota:
     limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, chosen_uuid)
     return scheduler().set_quota(_project(call), limits, call.seen)
@@ -197,6 +225,25 @@ def _set_quota(call: Call) -> Quota:
 def _project(call: Call) -> str:
     project_id: str = read(ProjectId, call.uuid, "project")
     return project_id
+
+
+def _pool_events(call: Call) -> dict[str, Any]:
+    query: PoolEventQuery = call.query
+    found = scheduler().pool_events(
+        EventPage(
+            project_id=chosen_project(query.project_id),
+            kind=query.kind,
+            name=query.name,
+            host=query.host,
+            event=query.event,
+            since=None if query.since is None else query.since.timestamp(),
+            until=None if query.until is None else query.until.timestamp(),
+            limit=query.limit,
+            marker=query.marker,
+        )
+    )
+    links = [link_to("/v1/events", query.limit, found.next)] if found.next else []
+    return {"events": [show(event) for event in found.events], "links": links}
 
 
 def _work(call: Call) -> dict[str, Any]:
@@ -259,6 +306,9 @@ OPERATIONS = (
               handle=lambda call: scheduler().job(tenant().project_id, call.uuid),
               summary="Show a job, with its history."),
     events_of("job", "/v1/jobs/<uuid>", READER),
+    Operation(method="GET", path="/v1/events", name="list_events", persona=READER, query=PoolEventQuery,
+              handle=_pool_events, answer={"events": [PoolEvent], "links": [dict[str, str]]},
+              summary="List what happened to all objects of the project, or of the pool, newest first."),
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history.",
@@ -268,6 +318,16 @@ OPERATIONS = (
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
               answer={"slot": Slot}, noun="slot"),
+    list_of("cards", Card, CardState, CardQuery, INSPECTOR, "List the cards, by name."),
+    Operation(method="GET", path="/v1/cards/<uuid>", name="show_card", persona=INSPECTOR, noun="card",
+              handle=lambda call: scheduler().card(call.uuid), answer={"card": Card},
+              summary="Show a card, with its slots and what uses them."),
+    Operation(method="PATCH", path="/v1/cards/<uuid>", name="change_card", persona=OPERATOR, noun="card",
+              handle=_change_card, body=SlotChange, answer={"card": Card},
+              summary="Take all slots of a card out of service, or give them back, in one transaction."),
+    Operation(method="DELETE", path="/v1/cards/<uuid>", name="remove_card", persona=OPERATOR, noun="card",
+              handle=lambda call: scheduler().remove_card(call.uuid, call.seen), answer={"card": Card},
+              summary="Remove a card that nobody uses any more; while it is used, it is drained and stays."),
     list_of("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
@@ -294,6 +354,12 @@ OPERATIONS = (
               summary="Show how well the time models fit, of one function or of all.",
               handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
               answer={"calibration": [Calibration]}),
+    Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
+              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
+              summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
+    Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
+              query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
+              summary="Show a bitstream of the catalogue, as a host has it."),
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),

@@ -7,14 +7,13 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from fpga_pool.client import filters as f
-from fpga_pool.client.resources import marker_of, read, read_all, segment
+from fpga_pool.client.resources import next_marker, read, read_all, segment
 from fpga_pool.client.session import ApiSession, Login
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
-    Calibration,
     FunctionInfo,
     GangDetail,
     JobList,
@@ -28,8 +27,9 @@ from fpga_pool.model.messages.requests import (
     Usage,
 )
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry, PoolEvent
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
@@ -38,7 +38,7 @@ from fpga_pool.model.rest import date
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed, and created.
-Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Host, HistoryEntry)
+Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Card, Host, HistoryEntry, PoolEvent)
 Created = TypeVar("Created", Batch, Gang, Task)
 
 _PAGE = 1000
@@ -168,9 +168,9 @@ class PoolApi:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{path or name}", params=params)
             found += read_all(kind, answer, name)
-            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
+            if (marker := next_marker(answer)) is None:
                 break
-            params["marker"] = marker_of(found[-1])
+            params["marker"] = marker
         return found
 
     def batch(self, uuid: str) -> Batch:
@@ -393,8 +393,3 @@ class PoolApi:
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return read_all(FunctionInfo, self._http.call("GET", "/v1/functions"), "functions")
-
-    def calibration(self, function: str | None = None) -> list[Calibration]:
-        """Return how well the time models fit what was observed (of one function)."""
-        params = {} if function is None else {"function": function}
-        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")

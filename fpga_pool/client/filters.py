@@ -49,6 +49,23 @@ class EventFilters(NameFilters, total=False):
     until: float | None
 
 
+class PoolEventFilters(TypedDict, total=False):
+    """Which events of all objects are listed."""
+
+    #: Kinds of objects, their names or uuids, hosts where they are, and names of events.
+    kind: Sequence[str]
+    name: Sequence[str]
+    host: Sequence[str]
+    event: Sequence[str]
+    #: At that time or later, and before that time, UTC seconds.
+    since: float | None
+    until: float | None
+    #: Another project, or "all"; for admins.
+    project_id: str | None
+    #: That of a link to the next page.
+    marker: str | None
+
+
 class WorkFilters(NameFilters, total=False):
     """Which objects of projects are listed."""
 
@@ -76,6 +93,14 @@ class SlotFilters(NameFilters, total=False):
 
     state: Sequence[str]
     function: Sequence[str]
+    host: Sequence[str]
+
+
+class CardFilters(NameFilters, total=False):
+    """Which cards are listed."""
+
+    state: Sequence[str]
+    board: Sequence[str]
     host: Sequence[str]
 
 

@@ -12,16 +12,19 @@ from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions
+from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
-from fpga_pool.client.resources import read, read_all
+from fpga_pool.client.resources import read, read_all, segment
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.messages.requests import PlannedBatch, PoolCounts, WorkCount
+from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
 
@@ -121,6 +124,46 @@ class Client(PoolApi):
         """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
         params = {"project_id": project_id}
         return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
+
+    def pool_events(self, limit: int | None = 100, **filters: Unpack[PoolEventFilters]) -> list[PoolEvent]:
+        """Return the newest events of all objects of the project (those that `filters` fit), newest first."""
+        return self._list(PoolEvent, "events", limit, filters)
+
+    def cards(self, limit: int | None = None, **filters: Unpack[CardFilters]) -> list[Card]:
+        """Return all cards (those that `filters` fit), by name; for operators, as all calls on cards."""
+        return self._list(Card, "cards", limit, filters)
+
+    def card(self, uuid: str) -> Card:
+        """Return one card, with its slots and what uses them."""
+        return read(Card, self._http.call("GET", f"/v1/cards/{segment(uuid)}"), "card")
+
+    def drain_card(self, uuid: str, reason: str = "") -> Card:
+        """Take all slots of a card out of service; see `drain`."""
+        return self._change_card(uuid, {"drain": True, "reason": reason})
+
+    def resume_card(self, uuid: str) -> Card:
+        """Give all slots of a card back to the pool."""
+        return self._change_card(uuid, {"drain": False})
+
+    def _change_card(self, uuid: str, change: dict[str, object]) -> Card:
+        return read(Card, self._http.call("PATCH", f"/v1/cards/{segment(uuid)}", body=change), "card")
+
+    def remove_card(self, uuid: str) -> Card:
+        """Remove a card; Conflict says who uses it, or that its agent still has it, and then it is drained only."""
+        return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
+
+    def bitstreams(self, *, host: str | None = None, **filters: Sequence[str]) -> list[BitstreamInfo]:
+        """Return the bitstreams of the catalogue (of some `function`, `board` and `kind`) as a host has them.
+
+        Without a host, for each board as the first has them that has such a card.
+        """
+        params = {**filters, **({} if host is None else {"host": host})}
+        return read_all(BitstreamInfo, self._http.call("GET", "/v1/bitstreams", params=params), "bitstreams")
+
+    def calibration(self, function: str | None = None) -> list[Calibration]:
+        """Return how well the time models fit what was observed (of one function)."""
+        params = {} if function is None else {"function": function}
+        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
 
     def run(
         self,

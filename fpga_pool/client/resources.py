@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from math import inf
 from typing import Annotated, Any, TypeVar, get_args, get_origin
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
@@ -13,8 +13,6 @@ from fpga_pool.model.codec import hints_of
 from fpga_pool.model.codec import read as read_plain
 from fpga_pool.model.exceptions import InvalidAnswer, InvalidInput
 from fpga_pool.model.fields import Rest
-from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.rest import marks_of, rest_fields, rest_type
 
 T = TypeVar("T")
@@ -117,12 +115,10 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
     return lambda message: getattr(message, name)
 
 
-def marker_of(last: Any) -> str | int:
-    """Return by what the next page of a list is asked for, after this object."""
-    if isinstance(last, HistoryEntry):
-        return last.number
-    name: str = last.name if isinstance(last, Slot | Host) else last.uuid
-    return name
+def next_marker(answer: Mapping[str, Any]) -> str | None:
+    """Return by what the next page of a list is asked for; None = there is none."""
+    href = next((link.get("href", "") for link in answer.get("links", ()) if link.get("rel") == "next"), "")
+    return next(iter(parse_qs(urlsplit(href).query).get("marker", ())), None)
 
 
 def segment(text: str) -> str:

@@ -156,6 +156,15 @@ class Catalogue:
             return False
         return all(count <= region.resources.get(name, 0) for name, count in entry.resources.items())
 
+    def loadable(self, board: Board) -> list[tuple[Function, str]]:
+        """Return each function with each kind of slots of a board that it fits, by name."""
+        return [
+            (function, kind)
+            for name, function in sorted(self.functions.items())
+            for kind in board.regions
+            if self.fits(name, board.name, kind)
+        ]
+
     def scarcity(self, demand: Mapping[str, float] = MappingProxyType({})) -> Mapping[tuple[str, str], float]:
         """Return how much a slot is worth to the functions of the catalogue, by board and kind, between 0 and 1.
 

@@ -7,10 +7,14 @@ from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import AGENT_TOPIC, SignedClient
+
+#: The library of a host is looked at within this; who asks for it waits.
+LOOK_S = 3.0
 
 
 class AgentAPI:
@@ -23,22 +27,23 @@ class AgentAPI:
         #: By host, the run of its agent that calls are signed for.
         self._runs: dict[str, str] = {}
 
-    def _call(self, host: str, method: str, **arguments: Any) -> Any:
+    def _call(self, host: str, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
         """Ask an agent; one that was started again is asked once more."""
         plain: dict[str, Any] = to_plain(arguments)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            return self._signed_call(host, method, plain)
+            return self._signed_call(host, method, plain, timeout_s)
         except OtherRun:
             self._runs.pop(host, None)
-            return self._signed_call(host, method, plain)
+            return self._signed_call(host, method, plain, timeout_s)
 
-    def _signed_call(self, host: str, method: str, plain: dict[str, Any]) -> Any:
+    def _signed_call(self, host: str, method: str, plain: dict[str, Any], timeout_s: float) -> Any:
         run = self._runs.get(host)
         if run is None:
-            _, run = self._caller.run(lambda: self._client.greet(host, self._timeout_s), self._timeout_s)
+            _, run = self._caller.run(lambda: self._client.greet(host, timeout_s), timeout_s)
             self._runs[host] = run
         ids = current_ids()
-        return self._caller.run(lambda: self._client.call(host, run, method, plain, ids), self._timeout_s)
+        return self._caller.run(lambda: self._client.call(host, run, method, plain, ids, timeout=timeout_s), timeout_s)
 
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands in order; return the outcome of each when it is in the agent's journal.
@@ -49,6 +54,11 @@ class AgentAPI:
             list[Outcome], self._call(host, "execute", shard=shard, epoch=epoch, commands=commands)
         )
         return outcomes
+
+    def bitstreams(self, host: str, board: str) -> list[BitstreamInfo]:
+        """Return the bitstreams of the catalogue for a board as the library of a host has them."""
+        found: list[BitstreamInfo] = read(list[BitstreamInfo], self._call(host, "bitstreams", LOOK_S, board=board))
+        return found
 
     def tiers(self, host: str) -> list[GuestTier]:
         """Return the guests of a host that are in a tier."""

@@ -26,7 +26,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(
         [
             *("create_batch", "plan_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"),
-            *("change_batch", "tickets", "confirm_results", "events"),
+            *("change_batch", "tickets", "confirm_results", "events", "pool_events"),
         ],
         _API,
     ),
@@ -35,13 +35,17 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),
     **dict.fromkeys(["quota", "set_quota", "unset_quota", "usage"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
+    **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card"], _API),
+    "bitstreams": _API,
     **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "pool_counts", "work_counts"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),
 }
 
 #: By method of an agent.
-AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(["execute", "tiers", "set_tiers"], _SCHEDULER)
+AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(
+    ["execute", "bitstreams", "tiers", "set_tiers"], _SCHEDULER
+)
 
 #: Methods that have no other effect when a call is repeated to another process: they need not name the run of a server.
 REPEATABLE = frozenset({"describe", "enroll", "health", "observations", "snapshot", "wake"})

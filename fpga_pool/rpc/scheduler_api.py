@@ -12,6 +12,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    EventPage,
     FunctionInfo,
     GangDetail,
     JobChanges,
@@ -31,8 +32,8 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
+from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen
@@ -40,15 +41,13 @@ from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
 from fpga_pool.rpc.bounded import Caller
+from fpga_pool.rpc.hardware_calls import HardwareCalls
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import INTRODUCING
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient
 
 T = TypeVar("T")
-
-#: A list without conditions, whole.
-EVERYTHING = Page()
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -61,7 +60,7 @@ BEAT_S = 4.0
 LONGEST_WAIT_S = 5.0
 
 
-class SchedulerAPI:
+class SchedulerAPI(HardwareCalls):
     """Client side of the scheduler's RPC interface."""
 
     def __init__(
@@ -251,6 +250,10 @@ class SchedulerAPI:
         """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
         return self._call(list[HistoryEntry], "events", noun=noun, project_id=project_id, name=name)
 
+    def pool_events(self, page: EventPage) -> PoolEvents:
+        """Return a page of the events of all objects, newest first."""
+        return self._call(PoolEvents, "pool_events", page=page)
+
     # Quotas
 
     def quota(self, project_id: str) -> Quota:
@@ -270,26 +273,6 @@ class SchedulerAPI:
         return self._call(list[Usage], "usage", page=page)
 
     # Operators
-
-    def slots(self, page: Page = EVERYTHING) -> list[Slot]:
-        """Return a page of the slots, by name."""
-        return self._call(list[Slot], "slots", page=page)
-
-    def slot(self, uuid: str) -> Slot:
-        """Return one slot."""
-        return self._call(Slot, "slot", uuid=uuid)
-
-    def drain_slot(self, uuid: str, reason: str, seen: Seen = None) -> Slot:
-        """Take a slot out of service."""
-        return self._call(Slot, "drain_slot", uuid=uuid, reason=reason, seen=seen)
-
-    def resume_slot(self, uuid: str, seen: Seen = None) -> Slot:
-        """Give a slot back to the pool."""
-        return self._call(Slot, "resume_slot", uuid=uuid, seen=seen)
-
-    def hosts(self, page: Page = EVERYTHING) -> list[Host]:
-        """Return a page of the hosts, by name."""
-        return self._call(list[Host], "hosts", page=page)
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""

@@ -6,7 +6,7 @@ goes on where it was.  The parts are the same as in separate processes; only thi
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from fpga_pool.rpc.notifier import publisher
 from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
-from fpga_pool.services.agent.endpoint import AgentEndpoint
+from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
@@ -120,12 +120,13 @@ class StandalonePool:
     def start(self) -> None:
         """Begin: the scheduler first, so that the first heartbeats find it."""
         gate = Gate(self.scheduler.keys, SCHEDULER_METHODS)
-        self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), gate, self.scheduler.refusals)
+        self._serve(SCHEDULER_TOPIC, NAME, [SchedulerEndpoint(self.scheduler)], gate, self.scheduler.refusals)
         if self._publisher is not None:
             self._publisher.start()
         self.scheduler.start()
         for agent in self.agents:
-            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), self._agent_gate, agent.refusals)
+            endpoints = [AgentEndpoint(agent), self._library]
+            self._serve(AGENT_TOPIC, agent.settings.host, endpoints, self._agent_gate, agent.refusals)
             agent.start()
             agent.beat()  # whatever became of its first: the pool knows the host
         if self._guests is not None:
@@ -142,8 +143,8 @@ class StandalonePool:
         _attempt_all([self._publisher.stop] if self._publisher is not None else [])
         _attempt_all([self._store.close, self._lock.close])
 
-    def _serve(self, topic: str, name: str, endpoint: object, gate: Gate, refusals: Refusals) -> None:
-        one = server(self._transport, topic, name, [endpoint], gate, refusals)
+    def _serve(self, topic: str, name: str, endpoints: Sequence[object], gate: Gate, refusals: Refusals) -> None:
+        one = server(self._transport, topic, name, endpoints, gate, refusals)
         one.start()
         self._servers.append(one)
 
@@ -152,6 +153,7 @@ class StandalonePool:
         library = BitstreamLibrary(self._state_dir / "bitstreams")
         board = self.catalogue.board(conf.driver_simulated.board)
         library.fill(self.catalogue, board, keys.bitstreams)
+        self._library = LibraryEndpoint(library, self.catalogue, keys.bitstreams.public_key())
         ssl_context = data_tls(conf)
         responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
         requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]

@@ -1,19 +1,21 @@
-"""Queries on batches, gangs, tasks and runs, which are part of `store.reads`."""
+"""Queries on batches, gangs, tasks, runs and events, which are part of `store.reads`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, bindparam, select
+from sqlalchemy import ColumnElement, Result, Select, bindparam, or_, select, tuple_
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.model.messages.requests import EventPage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
-from fpga_pool.model.objects.pool import Batch, Job, Run
+from fpga_pool.model.objects.history import last_event_at
+from fpga_pool.model.objects.pool import Batch, Host, Job, Run
 from fpga_pool.model.objects.queues import PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.statements import all_of, pending_batches, planned_end
-from fpga_pool.store.tables.mapping import table
+from fpga_pool.store.tables.mapping import PLACES, table
 
 ValueT = TypeVar("ValueT")
 
@@ -185,3 +187,36 @@ def _newest_runs(function: str, board: str) -> Select[Any]:
     query = query.outerjoin(_JOBS, (_JOBS.c.uuid == _RUNS.c.job) & (_JOBS.c.attempt == _RUNS.c.attempt))
     query = query.where(_RUNS.c.function == function, _RUNS.c.board == board)
     return query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job.desc())
+
+
+#: How many objects are read at once in search of events.
+_READ = 200
+#: Times are shown in microseconds.
+_SHOWN_S = 1e-6
+
+
+class EventReads:
+    """Objects in the order of their last events; part of `Reads`."""
+
+    def eventful(self: _Asks, cls: type[ValueT], wanted: EventPage, created_before: float) -> Iterator[ValueT]:
+        """Yield the objects of a class that may have such events, that with the newest last one first."""
+        kind: Any = cls  # what a cache takes
+        rows, key = table(kind).c, table(kind).c[PLACES[kind].key]
+        where: list[ColumnElement[bool]] = [rows.event_at > (0.0 if wanted.since is None else wanted.since - _SHOWN_S)]
+        if "created_at" in rows and created_before < float("inf"):
+            where.append(rows.created_at <= created_before + _SHOWN_S)
+        if wanted.project_id is not None:
+            where.append(rows.project_id == wanted.project_id)
+        if wanted.host:
+            where.append((rows.name if kind is Host else rows.host).in_(wanted.host))
+        if wanted.name:
+            where.append(or_(*(rows[name].in_(wanted.name) for name in ("uuid", "name") if name in rows)))
+        newest_first = all_of(kind).where(*where).order_by(rows.event_at.desc(), key.desc()).limit(_READ)
+        after: list[ColumnElement[bool]] = []
+        while True:
+            found = self._all(cls, newest_first.where(*after))
+            yield from found
+            if len(found) < _READ:
+                return
+            last = found[-1]
+            after = [tuple_(rows.event_at, key) < (last_event_at(last), getattr(last, PLACES[kind].key))]

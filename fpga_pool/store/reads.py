@@ -26,7 +26,7 @@ from fpga_pool.model.objects.pool import (
 )
 from fpga_pool.model.objects.queues import Backlog
 from fpga_pool.model.transaction import PolicyMemory
-from fpga_pool.store.family_reads import BatchReads, GangReads, RunReads, ServerReads, TaskReads
+from fpga_pool.store.family_reads import BatchReads, EventReads, GangReads, RunReads, ServerReads, TaskReads
 from fpga_pool.store.statements import (
     active_jobs,
     all_hosts,
@@ -82,7 +82,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads(BatchReads, GangReads, ServerReads, TaskReads, RunReads):
+class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:

@@ -10,6 +10,7 @@ from fpga_pool.store.quotas import keep_usage_of_leases
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import ProcessorRow, ProcessRow, ServerRow
 from fpga_pool.store.tables.models import CommandRow, HostRow, LeaseRow, SlotRow
+from fpga_pool.store.transaction import SqlTransaction
 
 
 def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
@@ -18,10 +19,16 @@ def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
         occupied = tx.occupied(names) | {lease.slot for lease in tx.leases(slots=sorted(names))}
         if occupied:
             raise Conflict(f"in use: {', '.join(sorted(occupied))}")
-        with translated():
-            keep_usage_of_leases(tx.connection, LeaseRow.slot.in_(names))
-            for row in (CommandRow.slot, LeaseRow.slot, SlotRow.name):
-                tx.connection.execute(delete(row.class_).where(row.in_(names)))
+        delete_slots(tx, names)
+
+
+def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
+    """Remove slots that nobody holds and nothing runs on, with their commands and leases of the past."""
+    tx.flush()
+    with translated():
+        keep_usage_of_leases(tx.connection, LeaseRow.slot.in_(names))
+        for row in (CommandRow.slot, LeaseRow.slot, SlotRow.name):
+            tx.connection.execute(delete(row.class_).where(row.in_(names)))
 
 
 def remove_host(store: Store, shard: str, name: str) -> None:

@@ -42,7 +42,9 @@ from fpga_pool.model.messages.requests import (
     Usage,
     WorkCount,
 )
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.gangs import Gang, Processor
+from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, LeaseKind, Shard, Slot
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
@@ -52,10 +54,11 @@ from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.inventory import cards
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
-from fpga_pool.model.rules.shared.events import events_of
+from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
@@ -63,7 +66,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.values import changed
-from fpga_pool.rpc.scheduler_api import EVERYTHING
+from fpga_pool.rpc.hardware_calls import EVERYTHING
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
@@ -491,6 +494,19 @@ class PoolBench:
         with self._answering("events"):
             return list(events_of(self.tx, noun, self._slot(name).name if noun == "slot" else name, project_id))
 
+    def pool_events(self, page):
+        with self._answering("pool_events"):
+            jobs = [job for batch in self.tx.batches() for job in self.tx.batch_jobs(batch.uuid)]
+            things = [*self.tx.batches(), *self.tx.all_gangs(), *self.tx.all_tasks(), *jobs]
+            things += [*self.tx.hosts(), *self.tx.slots()]
+            things = [one for one in things if page.project_id in (None, getattr(one, "project_id", ""))]
+            host_of = {id(one): one.name if isinstance(one, Host) else getattr(one, "host", "") for one in things}
+            things = [one for one in things if not page.host or host_of[id(one)] in page.host]
+            things = [one for one in things if not page.name or {one.name, getattr(one, "uuid", "")} & set(page.name)]
+            classes = classes_of(page)
+            found = sorted(things, key=last_event_at, reverse=True)
+            return newest_events([iter([one for one in found if type(one) in classes])], page)
+
     def quota(self, project_id):
         with self._answering("quota"):
             batches = [one for one in self.tx.batches() if one.project_id == project_id and one.ended_at is None]
@@ -541,6 +557,31 @@ class PoolBench:
         with self._answering("resume_slot"):
             return changes.resume_slot(self.tx, self._slot(uuid).name, time.time(), seen)
 
+    def cards(self, page=EVERYTHING):
+        with self._answering("cards"):
+            return cards.cards(self.tx, page)
+
+    def card(self, uuid):
+        with self._answering("card"):
+            return cards.card_detail(self.tx, uuid)
+
+    def drain_card(self, uuid, reason, seen=None):
+        with self._answering("drain_card"):
+            return cards.drain_card(self.tx, uuid, reason, time.time(), seen)
+
+    def resume_card(self, uuid, seen=None):
+        with self._answering("resume_card"):
+            return cards.resume_card(self.tx, uuid, time.time(), seen)
+
+    def remove_card(self, uuid, seen=None):
+        with self._answering("remove_card"):
+            card, obstacles = cards.retire_card(self.tx, uuid, time.time(), seen)
+            if obstacles:
+                raise Conflict(f"not removed, but drained: {'; '.join(obstacles)}")
+            for slot in card.slot_list:
+                self.store.remove(Slot, slot.name)
+            return card
+
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):
             return self._page(self.tx.hosts(), page)
@@ -589,6 +630,16 @@ class PoolBench:
                     preemptible=True, speedup=12.5, slots=2,
                 )
             ]  # fmt: skip
+
+    def bitstreams(self, host=None):
+        with self._answering("bitstreams"):
+            self.tx.host(host or "node-1")
+            board = self.tx.slots()[0].board
+            about = {"function": "sha256", "version": "1.0", "board": board, "host": host or "node-1"}
+            return [
+                BitstreamInfo(**about, kind="small", size_bytes=5, sha256="ab" * 32, signer="key", verified=True),
+                BitstreamInfo(**about, kind="large", reason="not in the library"),
+            ]
 
     def calibration(self, function=None):
         with self._answering("calibration"):

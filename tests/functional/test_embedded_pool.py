@@ -72,6 +72,24 @@ def test_slots_are_drained_and_resumed_by_name(pool):
     assert {slot.name: slot.state for slot in pool.client().slots()}[name] in (SlotState.EMPTY, SlotState.READY)
 
 
+def test_cards_are_drained_and_resumed_by_name_and_stay_while_their_agent_has_them(pool):
+    name = fpga_pool(pool, "card", "list", "-f", "json")[0]["name"]
+    drained = fpga_pool(pool, "card", "drain", name, "--reason", "dust", "-f", "json")
+    assert {slot["reason"] for slot in drained["slot_list"]} == {"dust"}
+    assert f"the agent of {drained['host']} reports them" in fpga_pool(
+        pool, "card", "remove", name, "--timeout", "0.001", code=1
+    )
+    assert fpga_pool(pool, "card", "resume", name, "-f", "json")["state"] == "in_service"
+    rows = fpga_pool(pool, "event", "list", "slot", "--all-projects", "--event", "ResumeRequested", "-f", "json")
+    assert {row["name"] for row in rows} >= {slot["name"] for slot in drained["slot_list"]}
+
+
+def test_bitstreams_of_the_catalogue_are_verified(pool):
+    rows = fpga_pool(pool, "bitstream", "list", "-f", "json")
+    assert {"aes", "sha256", "wordcount"} <= {row["function"] for row in rows}
+    assert {(row["verified"], row["reason"], len(row["signer"])) for row in rows} == {(True, "", 43)}
+
+
 def test_hosts_functions_and_the_fit_of_their_time_models_are_listed(pool, files):
     pool.client().run("sha256", files, requester="node-1")
     assert [host["name"] for host in fpga_pool(pool, "host", "list", "-f", "json")][:3] == [

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.model.exceptions import Conflict, NotFound
-from fpga_pool.model.objects.pool import Slot, SlotState
-from fpga_pool.model.rules.shared.changes import drain_slot
-from fpga_pool.model.rules.shared.reconcile import CARD_GONE
+from fpga_pool.model.objects.cards import card_name
+from fpga_pool.model.objects.pool import Slot
+from fpga_pool.model.rules.inventory.cards import obstacles, retire_slots
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.sync import Sync
@@ -54,9 +54,7 @@ class Remove(ManageCommand):
             store.check_schema()
             shard, slots = self._found(store, name)
             with store.transaction(shard) as tx:
-                for slot in slots:
-                    if _is_reported(slot) and not slot.drain_requested:
-                        drain_slot(tx, slot.name, "removed by the operator", time.time())
+                retire_slots(tx, slots, time.time())
             names = [slot.name for slot in slots]
             self._wait(store, names, parsed_args.timeout)
             remove_slots(store, shard, names)
@@ -74,35 +72,17 @@ class Remove(ManageCommand):
 
     def _wait(self, store: Store, names: Sequence[str], timeout_s: float) -> None:
         give_up_at_s = time.monotonic() + timeout_s
-        while obstacles := _obstacles(store, names):
+        while True:
+            with store.reading() as tx:
+                found = obstacles(tx, names)
+            if not found:
+                return
             if time.monotonic() >= give_up_at_s:
-                raise Conflict(f"not removed, but drained: {'; '.join(obstacles)}")
+                raise Conflict(f"not removed, but drained: {'; '.join(found)}")
             time.sleep(LOOK_S)
 
     def finish(self, store: Store, shard: str, name: str) -> None:
         """Remove what belongs to the slots; schedulers remove the providers of cards of hosts that stay."""
-
-
-def _obstacles(store: Store, names: Sequence[str]) -> list[str]:
-    """Return why these slots cannot be removed now: holders, jobs, or an agent that still has them."""
-    found: list[str] = []
-    with store.reading() as tx:
-        leases = tx.leases(slots=names)
-        found += [
-            f"slot {lease.slot} is held by {lease.kind} {lease.holder} of project {lease.project_id}"
-            for lease in leases
-        ]
-        with_jobs = tx.occupied(names) - {lease.slot for lease in leases}
-        found += [f"slot {name} has jobs" for name in sorted(with_jobs)]
-        slots = [tx.slot(name) for name in names]
-        there = sorted({slot.host for slot in slots if _is_reported(slot) and tx.host(slot.host).alive})
-    for host in () if found else there:
-        found.append(f"the agent of {host} reports them: take them out of its cards and restart it, or stop it")
-    return found
-
-
-def _is_reported(slot: Slot) -> bool:
-    return not (slot.state is SlotState.FAULTED and slot.reason == CARD_GONE)
 
 
 class RemoveSlot(Remove):
@@ -122,7 +102,7 @@ class RemoveCard(Remove):
 
     def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
         """Return the slots of the card."""
-        return [slot for slot in tx.slots() if f"{slot.host}/{slot.card}" == name]
+        return [slot for slot in tx.slots() if card_name(slot) == name]
 
 
 class RemoveHost(Remove):

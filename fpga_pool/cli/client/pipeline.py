@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.cli.client import batch
 from fpga_pool.cli.client.base import NewestLister, PoolLister, PoolShowOne, Row, Table
+from fpga_pool.cli.client.batch import show
+from fpga_pool.cli.client.batch.create import CreateWork
 from fpga_pool.cli.client.pipeline_file import read_pipeline
 from fpga_pool.cli.client.pipeline_graph import as_svg, as_text
 from fpga_pool.client import BatchResult, BatchRunner
@@ -14,7 +15,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import PipelineDetail
 
 
-class Create(batch.CreateWork):
+class Create(CreateWork):
     """Run the pipeline that a file describes to its end, and fetch the results that no other subtask reads."""
 
     NOUN, ROW = "pipeline", "subtask"
@@ -39,7 +40,7 @@ class List(NewestLister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
         found = self.client.pipelines(**self.filters(parsed_args))
-        return self.with_projects(parsed_args, found, batch.listing(found))
+        return self.with_projects(parsed_args, found, show.listing(found))
 
 
 class Show(PoolShowOne):
@@ -63,7 +64,7 @@ class Show(PoolShowOne):
         return details(detail)
 
 
-class Watch(batch.Watch):
+class Watch(show.Watch):
     """Follow a pipeline to its end."""
 
     NOUN = "pipeline"
@@ -87,7 +88,7 @@ class Cancel(PoolLister):
 
 def details(detail: PipelineDetail) -> tuple[Sequence[str], Row]:
     """Return a pipeline with its graph and its subtasks."""
-    columns, row = batch.details(detail.pipeline, detail.subtask_list)
+    columns, row = show.details(detail.pipeline, detail.subtask_list)
     shown: dict[str, Any] = dict(zip(columns, row, strict=True))
     shown["subtask_list"] = shown.pop("job_list")
     shown["graph"] = as_text(detail.subtask_list)

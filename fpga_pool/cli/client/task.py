@@ -4,15 +4,16 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fpga_pool.cli.client import batch
 from fpga_pool.cli.client.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cli.client.batch.create import CreateWork, header_of
+from fpga_pool.cli.client.outlook import Jobs
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import TaskDetail
 from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
-class Create(batch.CreateWork):
+class Create(CreateWork):
     """Run a task, one slot for each file or as many as a shape says, all at once, to its end."""
 
     NOUN = "task"
@@ -41,7 +42,7 @@ class Create(batch.CreateWork):
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
         files, topology = parsed_args.files, parsed_args.topology
-        requester, header = parsed_args.requester, batch.header_of(parsed_args.header)
+        requester, header = parsed_args.requester, header_of(parsed_args.header)
         return self.client.task_runner(
             parsed_args.function,
             files,
@@ -153,6 +154,6 @@ def details(detail: TaskDetail) -> tuple[Sequence[str], Row]:
         "attempt": task.attempt,
         "failures": task.failures,
         "slot_list": "\n".join(detail.slot_list),
-        "share_list": batch.Jobs(detail.share_list),
+        "share_list": Jobs(detail.share_list),
     }
     return tuple(shown), tuple(shown.values())

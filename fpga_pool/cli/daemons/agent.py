@@ -10,13 +10,13 @@ from oslo_config import cfg
 from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps
-from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_keys, state_directory
+from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_key, public_keys, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, count_unreadable, server, transport
-from fpga_pool.services.agent.endpoint import AgentEndpoint
+from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.service import TierEndpoint
@@ -70,7 +70,9 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         serve_metrics(conf, "agent", metrics, ends)
         tiered = tiers(conf, settings)
-        endpoints = [AgentEndpoint(service), *([TierEndpoint(tiered)] if tiered is not None else [])]
+        trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
+        shelf = LibraryEndpoint(library, catalogue, trusted)
+        endpoints = [AgentEndpoint(service), shelf, *([TierEndpoint(tiered)] if tiered is not None else [])]
         commands = Commands(
             server(messages, AGENT_TOPIC, settings.host, endpoints, agent_gate(token_keys), service.refusals)
         )

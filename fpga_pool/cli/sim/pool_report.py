@@ -11,8 +11,9 @@ from cliff.formatters.table import TableFormatter
 
 from fpga_pool.cli.admin.database import NOTHING_WRONG
 from fpga_pool.cli.admin.instances import explanation
-from fpga_pool.cli.client import batch, gang, inventory, pipeline, task
+from fpga_pool.cli.client import gang, inventory, pipeline, task
 from fpga_pool.cli.client.base import Row, Seconds, Table
+from fpga_pool.cli.client.batch import show as batch
 from fpga_pool.model import rest
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput

@@ -140,6 +140,15 @@ def build(board: Board, region_kind: str, function: Function, key: Ed25519Privat
     return Bitstream(manifest, key.sign(manifest.canonical()), payload)
 
 
+def is_signed(bitstream: Bitstream, public_key: Ed25519PublicKey) -> bool:
+    """Return whether the signature is that of the manifest under this key."""
+    try:
+        public_key.verify(bitstream.signature, bitstream.manifest.canonical())
+    except InvalidSignature:
+        return False
+    return True
+
+
 def verify(
     bitstream: Bitstream, public_key: Ed25519PublicKey, board: str, region_kind: str, function: Function
 ) -> None:
@@ -148,12 +157,10 @@ def verify(
     # The signature first: until it holds, the manifest is anyone's claim.
     if not bitstream.signature:
         raise BitstreamRefused(f"bitstream of {function.name} is unsigned")
-    try:
-        public_key.verify(bitstream.signature, manifest.canonical())
-    except InvalidSignature:
+    if not is_signed(bitstream, public_key):
         raise BitstreamRefused(
             f"bitstream of {function.name}: the signature does not match the manifest and the trusted key"
-        ) from None
+        )
     expected = {
         "format_version": FORMAT_VERSION,
         "board": board,
@@ -200,10 +207,9 @@ class BitstreamLibrary:
 
     def fill(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
         """Build what the library lacks for this board, or has for another version or under another key."""
-        for function in catalogue.functions.values():
-            for kind in board.regions:
-                if catalogue.fits(function.name, board.name, kind) and not self._holds(board, kind, function, key):
-                    self.write(build(board, kind, function, key))
+        for function, kind in catalogue.loadable(board):
+            if not self._holds(board, kind, function, key):
+                self.write(build(board, kind, function, key))
 
     def _holds(self, board: Board, kind: str, function: Function, key: Ed25519PrivateKey) -> bool:
         try:

@@ -61,6 +61,15 @@ class SlotQuery(NameQuery, frozen=True, kw_only=True):
     host: tuple[Text, ...] = ()
 
 
+class CardQuery(NameQuery, frozen=True, kw_only=True):
+    """Which cards are wanted: those that all parameters fit."""
+
+    #: One or several states, boards, and hosts.
+    state: tuple[str, ...] = ()
+    board: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
+
+
 class HostQuery(NameQuery, frozen=True, kw_only=True):
     """Which hosts are wanted."""
 
@@ -81,12 +90,45 @@ class EventQuery(Message, frozen=True, kw_only=True):
     marker: Count | None = None
 
 
+class PoolEventQuery(Message, frozen=True, kw_only=True):
+    """Which events of all objects are wanted: those that all parameters fit, newest first, a page at a time."""
+
+    #: One or several kinds of objects, names or uuids of these, hosts where they are, and names of events.
+    kind: tuple[Text, ...] = ()
+    name: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
+    event: tuple[Text, ...] = ()
+    #: Another project than the caller's own, or "all", with what belongs to no project; for admins.
+    project_id: ProjectId | None = None
+    #: At that time or later; before that time.
+    since: Since | None = None
+    until: Since | None = None
+    limit: Limit1000 = 100
+    #: That of the link to the next page; None = the first page.
+    marker: Text | None = None
+
+
 class JobQuery(Message, frozen=True, kw_only=True):
     """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
 
     state: tuple[str, ...] = ()
     changed_after: str | None = None
     wait_s: Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")] = 0.0
+
+
+class LibraryQuery(Message, frozen=True, kw_only=True):
+    """In which host's library it is looked; None = for each board, in that of the first with such a card."""
+
+    host: Text | None = None
+
+
+class BitstreamQuery(LibraryQuery, frozen=True, kw_only=True):
+    """Which bitstreams are wanted: those that all parameters fit."""
+
+    #: One or several functions, boards, and kinds of slots.
+    function: tuple[Text, ...] = ()
+    board: tuple[Text, ...] = ()
+    kind: tuple[Text, ...] = ()
 
 
 class CalibrationQuery(Message, frozen=True, kw_only=True):

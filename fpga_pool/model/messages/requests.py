@@ -75,7 +75,7 @@ class BatchChange(Message, frozen=True, kw_only=True):
 
 
 class SlotChange(Message, frozen=True, kw_only=True):
-    """An operator's wish to take a slot out of service, or to give it back."""
+    """An operator's wish to take a slot, or all slots of a card, out of service, or to give them back."""
 
     drain: Annotated[bool, Meta(description="true or false")]
     reason: Text = ""
@@ -357,6 +357,23 @@ class UsagePage(Message, frozen=True, kw_only=True):
     #: Project and function of the last row of the page before; None = the first page.
     after: tuple[str, str] | None = None
     limit: int = 1000
+
+
+class EventPage(Message, frozen=True, kw_only=True):
+    """Which events of all objects are wanted, newest first."""
+
+    #: None = of all projects, and of what belongs to none.
+    project_id: str | None = None
+    #: Accepted values; empty = any.
+    kind: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    event: tuple[str, ...] = ()
+    #: At that time or later, and before that time, UTC seconds.
+    since: ReportedMoment | None = None
+    until: ReportedMoment | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    marker: str | None = None
 
 
 class Page(Message, frozen=True, kw_only=True):

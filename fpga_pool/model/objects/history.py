@@ -3,10 +3,11 @@
 An event is stored by the transaction that changes the object, in the object's own row: it costs no further statement.
 """
 
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Moment
+from fpga_pool.model.fields import Flat, Moment
 from fpga_pool.model.values import changed
 
 T = TypeVar("T")
@@ -38,6 +39,36 @@ class HistoryEntry(Message, frozen=True):
     reason: str = ""
     #: Request that caused it; "" = none did: the pool decided, or an agent observed it.
     request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvent:
+    """An event, and the object that it happened to."""
+
+    #: A key of EVENTFUL.
+    kind: str
+    #: "" = a host, which has none.
+    uuid: str
+    name: str
+    #: "" = it belongs to none.
+    project_id: str
+    #: Where the object is now; "" = it is at none, or at several.
+    host: str
+    entry: Flat[HistoryEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvents:
+    """A page of events, newest first."""
+
+    events: tuple[PoolEvent, ...]
+    #: Marker of the next page; "" = there is none.
+    next: str
+
+
+def last_event_at(thing: Any) -> float:
+    """Return when the newest event of an object was; 0 = it has none."""
+    return max((entry.at for entry in thing.history), default=0.0)
 
 
 def created(now_s: float, state: str) -> tuple[HistoryEntry, ...]:

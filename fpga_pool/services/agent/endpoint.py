@@ -1,10 +1,24 @@
 """The agent's side of its RPC interface (`rpc.agent_api`)."""
 
+import hashlib
+import threading
+import time
+from dataclasses import replace
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary, is_signed, verify
+from fpga_pool.model.catalogue import Catalogue, Function
+from fpga_pool.model.exceptions import BitstreamRefused, NotFound
 from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.rpc.identity import key_text
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.service import AgentService
+
+#: For how long the library is taken to be as it was: to look at it is to read all of it.
+REMEMBERED_S = 10.0
 
 
 class AgentEndpoint:
@@ -18,3 +32,45 @@ class AgentEndpoint:
     @answers
     def execute(self, context: dict[str, Any], shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
         return self._service.execute(shard, epoch, commands)
+
+
+class LibraryEndpoint:
+    """Says which bitstreams of the catalogue this host can load."""
+
+    target = TARGET
+
+    def __init__(self, library: BitstreamLibrary, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> None:
+        self._library, self._catalogue, self._key = library, catalogue, trusted_key
+        #: By board: when it was looked at, and what was found.
+        self._seen: dict[str, tuple[float, list[BitstreamInfo]]] = {}
+        self._lock = threading.Lock()
+
+    @answers
+    def bitstreams(self, context: dict[str, Any], board: str) -> list[BitstreamInfo]:
+        with self._lock:
+            seen_s, found = self._seen.get(board, (0.0, []))
+            if board not in self._seen or time.monotonic() - seen_s > REMEMBERED_S:
+                loadable = self._catalogue.loadable(self._catalogue.board(board))
+                found = [self._look(function, board, kind) for function, kind in loadable]
+                self._seen[board] = time.monotonic(), found
+            return found
+
+    def _look(self, function: Function, board: str, kind: str) -> BitstreamInfo:
+        info = BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind)
+        try:
+            bitstream = self._library.read(function.name, board, kind)
+        except (NotFound, BitstreamRefused) as error:
+            return replace(info, reason=str(error))
+        except OSError as error:
+            return replace(info, reason=f"cannot be read: {error.strerror}")
+        info = replace(
+            info,
+            size_bytes=len(bitstream.payload),
+            sha256=hashlib.sha256(bitstream.payload).hexdigest(),
+            signer=key_text(self._key) if is_signed(bitstream, self._key) else "",
+        )
+        try:
+            verify(bitstream, self._key, board, kind, function)
+        except BitstreamRefused as error:
+            return replace(info, reason=str(error))
+        return replace(info, verified=True)

@@ -22,7 +22,7 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
-from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
@@ -31,11 +31,12 @@ from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observa
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import owned
-from fpga_pool.model.rules.shared.changes import can_shape, drain_slot, resume_slot
+from fpga_pool.model.rules.shared.changes import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
+from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import (
     BatchRequests,
@@ -59,7 +60,9 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(BatchRequests, EventRequests, GangRequests, PipelineRequests, QuotaRequests, TaskRequests):
+class SchedulerEndpoint(
+    BatchRequests, EventRequests, GangRequests, HardwareRequests, PipelineRequests, QuotaRequests, TaskRequests
+):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -191,43 +194,6 @@ class SchedulerEndpoint(BatchRequests, EventRequests, GangRequests, PipelineRequ
         )
 
     # Operators
-
-    @answers
-    def slots(self, context: Context, page: Page) -> Sequence[Slot]:
-        with self._service.store.reading() as tx:
-            return tx.page(Slot, page)
-
-    @answers
-    def slot(self, context: Context, uuid: str) -> Slot:
-        with self._service.store.reading() as tx:
-            return tx.slot_by_uuid(uuid)
-
-    @answers
-    def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Slot:
-        with self._service.store.reading() as reading:
-            found = reading.slot_by_uuid(uuid)
-        slot = self._service.writer(found.shard).run(
-            lambda tx: drain_slot(tx, found.name, reason, self._service.clock(), seen)
-        )
-        LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
-        self._service.work_arrived()
-        return slot
-
-    @answers
-    def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> Slot:
-        with self._service.store.reading() as reading:
-            found = reading.slot_by_uuid(uuid)
-        slot = self._service.writer(found.shard).run(
-            lambda tx: resume_slot(tx, found.name, self._service.clock(), seen)
-        )
-        LOG.info("slot %s: resumed", slot.name)
-        self._service.work_arrived()
-        return slot
-
-    @answers
-    def hosts(self, context: Context, page: Page) -> Sequence[Host]:
-        with self._service.store.looking() as tx:
-            return tx.page(Host, page)
 
     @answers
     def snapshot(self, context: Context, seen: Mapping[str, int] | None) -> dict[str, Any]:

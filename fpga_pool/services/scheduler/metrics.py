@@ -14,6 +14,7 @@ from fpga_pool.metrics.instruments import Instruments, Sample
 from fpga_pool.metrics.table import Metric
 from fpga_pool.model.cycle import CycleResult
 from fpga_pool.model.messages.requests import CardCount, LeaseCount, PoolCounts, SlotCount, WorkCount
+from fpga_pool.model.objects.cards import CardState
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, LeaseKind
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns
 from fpga_pool.rpc.transport import Refusals
@@ -190,16 +191,16 @@ def _tally(pool: PoolColumns, rows: Bools, *columns: str) -> Mapping[tuple[str, 
     return dict(zip(words, counts.tolist(), strict=True))
 
 
-def _cards(pool: PoolColumns, rows: Bools) -> Mapping[tuple[str, str], int]:
+def _cards(pool: PoolColumns, rows: Bools) -> Mapping[tuple[Any, CardState], int]:
     """Return the number of cards by board and state; a card is in service while one of its slots is."""
     first, card_of, _ = _groups([pool.slots["host"][rows], pool.slots["card"][rows]])
     usable = np.bincount(card_of, weights=pool.in_service[rows], minlength=len(first)) > 0
     alive = pool.hosts["alive"][pool.slot_host[rows][first]] == 1
     boards = [pool.words[board] for board in pool.slots["board"][rows][first].tolist()]
-    counts = Counter(dict.fromkeys(product(set(boards), ("in_service", "out_of_service", "unreachable")), 0))
+    counts = Counter(dict.fromkeys(product(set(boards), CardState), 0))
     for board, is_usable, is_alive in zip(boards, usable.tolist(), alive.tolist(), strict=True):
-        state = ("in_service" if is_usable else "out_of_service") if is_alive else "unreachable"
-        counts[board, state] += 1
+        working = CardState.IN_SERVICE if is_usable else CardState.OUT_OF_SERVICE
+        counts[board, working if is_alive else CardState.UNREACHABLE] += 1
     return counts
 
 

@@ -9,6 +9,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
     BatchChange,
+    EventPage,
     GangDetail,
     Page,
     PipelineDetail,
@@ -22,7 +23,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
@@ -33,7 +34,7 @@ from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
-from fpga_pool.model.rules.shared.events import events_of
+from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
@@ -272,7 +273,7 @@ class TaskRequests:
 
 
 class EventRequests:
-    """Answers what happened to an object."""
+    """Answers what happened to an object, and to all."""
 
     _service: SchedulerService
 
@@ -282,6 +283,12 @@ class EventRequests:
             if noun == "slot":
                 name = tx.slot_by_uuid(name).name
             return events_of(tx, noun, name, project_id)
+
+    @answers
+    def pool_events(self, context: Context, page: EventPage) -> PoolEvents:
+        created_before = begin_before(page)
+        with self._service.store.reading() as tx:
+            return newest_events([tx.eventful(cls, page, created_before) for cls in classes_of(page)], page)
 
 
 class QuotaRequests:

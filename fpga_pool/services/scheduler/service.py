@@ -114,7 +114,7 @@ class SchedulerService:
             pipelines=EarliestHost(slowdown=lambda: self.calibrator.slowdown),
         )
         self.dry_runs = DryRuns()
-        self._agents = agents
+        self.agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
@@ -268,7 +268,7 @@ class SchedulerService:
             )
             return Planner(cycle, self._events.cycle)
 
-        outbox = Outbox(self.store, shard, self._agents, self.clock)
+        outbox = Outbox(self.store, shard, self.agents, self.clock)
         owned = OwnedShard(
             shard,
             self.store,

@@ -78,6 +78,7 @@ class GangRow(Versioned, Base):
     tier_since: Mapped[float | None]
     cpu_s: Mapped[float]
     history: Mapped[History]
+    event_at: Mapped[float]
 
 
 class ProcessRow(Versioned, Base):
@@ -166,6 +167,7 @@ class TaskRow(Versioned, Base):
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     history: Mapped[History]
+    event_at: Mapped[float]
 
 
 Index("ix_tasks_newest_of_project", TaskRow.project_id, TaskRow.created_at, TaskRow.uuid)

@@ -10,6 +10,7 @@ from sqlalchemy import Column, Table
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import (
     Batch,
     BatchState,
@@ -37,6 +38,10 @@ def _nothing(thing: Any) -> dict[str, Any]:  # noqa: ARG001
     return {}
 
 
+def _last_event(thing: Any) -> dict[str, Any]:
+    return {"event_at": last_event_at(thing)}
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where values of a class are stored."""
@@ -53,23 +58,23 @@ PLACES: Mapping[type, Place] = {
     Shard: Place(models.ShardRow, "name"),
     Scheduler: Place(models.SchedulerRow, "name"),
     Enrolment: Place(models.EnrolmentRow, "host"),
-    Host: Place(models.HostRow, "name"),
+    Host: Place(models.HostRow, "name", _last_event),
     Server: Place(families.ServerRow, "name"),
-    Slot: Place(models.SlotRow, "name", lambda slot: {"uuid": slot.uuid}),
+    Slot: Place(models.SlotRow, "name", lambda slot: _last_event(slot) | {"uuid": slot.uuid}),
     Lease: Place(
         models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}
     ),
     Batch: Place(
         models.BatchRow,
         "uuid",
-        lambda batch: {"waits": bool(batch.waits_for) and batch.state is BatchState.PENDING},
+        lambda batch: _last_event(batch) | {"waits": bool(batch.waits_for) and batch.state is BatchState.PENDING},
     ),
-    Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
+    Job: Place(models.JobRow, "uuid", lambda job: _last_event(job) | {"input_due_at": input_due_at(job)}),
     Processor: Place(families.ProcessorRow, "name"),
-    Gang: Place(families.GangRow, "uuid"),
+    Gang: Place(families.GangRow, "uuid", _last_event),
     Process: Place(families.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
     Migration: Place(families.MigrationRow, "uuid"),
-    Task: Place(TaskRow, "uuid"),
+    Task: Place(TaskRow, "uuid", _last_event),
     PolicyMemory: Place(PolicyMemoryRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),

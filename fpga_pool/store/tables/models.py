@@ -1,7 +1,8 @@
 """The tables: one per object, its columns named as the fields of the dataclass it holds.
 
 Sizes are BIGINT, times are DOUBLE (UTC seconds since the epoch).  A `generation` is compared and swapped by every
-update; the application sets it, so that several changes within one transaction count one by one.
+update; the application sets it, so that several changes within one transaction count one by one.  `event_at` is
+`model.objects.history.last_event_at`, for the list of the events of all objects.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -145,6 +146,7 @@ class HostRow(Versioned, Base):
     refused_messages: Mapped[int]
     node: Mapped[Name]
     history: Mapped[History]
+    event_at: Mapped[float]
     #: Generation of the shard in which last changed what others plan by: not with every heartbeat.
     changed_in: Mapped[int]
 
@@ -173,6 +175,7 @@ class SlotRow(Versioned, Base):
     reconfigurations: Mapped[int]
     loaded_at: Mapped[float | None]
     history: Mapped[History]
+    event_at: Mapped[float]
     #: Generation of the shard in which it, or the lease on it, changed last.
     changed_in: Mapped[int]
 
@@ -228,6 +231,7 @@ class BatchRow(Versioned, Base):
     completion_bound_s: Mapped[float | None]
     input_bytes: Mapped[int]
     history: Mapped[History]
+    event_at: Mapped[float]
     #: It waits for others, and has not ended: for the search for those whose wait is over.
     waits: Mapped[bool] = mapped_column(index=True)
 
@@ -275,6 +279,7 @@ class JobRow(Versioned, Base):
     result_bytes: Mapped[int | None]
     result_sha256: Mapped[Word]
     history: Mapped[History]
+    event_at: Mapped[float]
     #: `model.objects.pool.input_due_at`, for the search for inputs that never came.
     input_due_at: Mapped[float]
     #: Generation of the shard in which it changed last: who knows an earlier one asks for what is newer.
@@ -365,6 +370,8 @@ Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, 
 
 
 Index("ix_jobs_newest_of_project", JobRow.project_id, JobRow.created_at, JobRow.uuid)
+Index("ix_batches_last_event", BatchRow.event_at)
+Index("ix_jobs_last_event", JobRow.event_at)
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 # With what metrics count by, so that they read nothing but the index.

@@ -36,6 +36,8 @@ def paths(api):
     }
     found = {nouns: api.post(f"/v1/{nouns}", json=body).headers["Location"] for nouns, body in bodies.items()}
     found["jobs"] = f"/v1/jobs/{api.get('/v1/jobs').json['jobs'][0]['uuid']}"
+    found["cards"] = f"/v1/cards/{api.get('/v1/cards').json['cards'][1]['uuid']}"
+    found["bitstreams"] = f"/v1/bitstreams/{api.get('/v1/bitstreams').json['bitstreams'][0]['uuid']}"
     found["slots"] = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
     return found | {
         "hosts": "/v1/hosts/node-1", "functions": "/v1/functions/sha256", "quotas": "/v1/quotas/demo",
@@ -70,6 +72,7 @@ def test_the_etag_of_a_slot_is_another_after_a_change(api, paths):
 CHANGES = {
     "batches": ("DELETE", None, 202), "gangs": ("DELETE", None, 202), "tasks": ("DELETE", None, 202),
     "pipelines": ("DELETE", None, 202), "slots": ("PATCH", {"drain": True, "reason": "r"}, 200),
+    "cards": ("PATCH", {"drain": True, "reason": "r"}, 200),
     "quotas": ("PUT", {"jobs": 7}, 200),
 }  # fmt: skip
 

@@ -113,3 +113,70 @@ def test_events_of_what_does_not_exist_are_not_found(api, nouns):
     name = "node-9" if nouns == "hosts" else "0" * 32
     assert api.get(f"/v1/{nouns}/{name}/events").status_code == 404
     assert api.get("/v1/hosts/node-1/events").status_code == 200
+
+
+# ---- Of all objects
+
+
+def test_events_of_all_objects_are_listed_newest_first_each_with_its_object(api, slot):
+    batch = api.post("/v1/batches", json={"jobs": [JOB], "name": "night"}).json["batch"]["uuid"]
+    events = api.get("/v1/events?project_id=all").json["events"]
+    assert [event["at"] for event in events] == sorted((event["at"] for event in events), reverse=True)
+    mine = [event for event in events if event["uuid"] == batch]
+    assert {(event["kind"], event["name"], event["project_id"], event["host"]) for event in mine} == {
+        ("batch", "night", "demo", ""),
+    }
+    # As those of the object itself.
+    shown = api.get(f"/v1/batches/{batch}/events").json["events"]
+    assert [{name: event[name] for name in shown[0]} for event in mine] == shown
+    drained = [event for event in events if event["kind"] == "slot"]
+    assert [event["number"] for event in drained] == [one["number"] for one in api.get(f"{slot}/events").json["events"]]
+    assert {(event["name"], event["host"], event["project_id"]) for event in drained} == {
+        ("node-1/card-0/r0", "node-1", ""),
+    }
+
+
+def test_events_of_all_objects_are_narrowed(api, slot):
+    uuid = api.post("/v1/batches", json={"jobs": [JOB], "name": "night"}).json["batch"]["uuid"]
+    api.post("/v1/pipelines", json={"subtasks": [JOB | {"name": "a"}]})
+
+    def found(query, of="kind"):
+        return {event[of] for event in api.get(f"/v1/events?project_id=all&{query}").json["events"]}
+
+    assert found("kind=slot") == {"slot"}
+    assert found("kind=batch&kind=pipeline") == {"batch", "pipeline"}
+    assert found("host=node-1") == {"slot", "job"}
+    assert found("host=node-2") == set()
+    assert found("name=night", "uuid") == found(f"name={uuid}&kind=batch", "uuid") == {uuid}
+    assert found("name=node-1/card-0/r0") == {"slot"}
+    assert found("event=DrainCompleted&event=Created", "event") == {"DrainCompleted", "Created"}
+    events = api.get("/v1/events?project_id=all&kind=slot").json["events"]
+    since, until = events[5]["at"], events[2]["at"]
+    between = api.get("/v1/events", query_string={"project_id": "all", "since": since, "until": until}).json["events"]
+    assert [one["number"] for one in between] == [one["number"] for one in events if since <= one["at"] < until]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_pages_of_events_of_all_objects_join_to_the_whole_list(api, slot, limit):
+    for _ in range(3):
+        api.post("/v1/batches", json={"jobs": [JOB, JOB]})
+    whole = api.get("/v1/events?project_id=all&limit=1000").json["events"]
+    seen, href = [], f"/v1/events?project_id=all&limit={limit}"
+    while href:
+        page = api.get(href).json
+        assert len(page["events"]) <= limit
+        seen += page["events"]
+        href = next((link["href"] for link in page["links"]), None)
+    assert seen == whole
+    assert len(whole) > 10
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "kind=lease", "limit=0", "limit=1001", "marker=x", "marker=nan+batch+1+x", "marker=inf+batch+1+x",
+        "marker=5+batch+x+x", "sort=at:asc", "since=soon", "project_id=a+b", "state=READY",
+    ],
+)  # fmt: skip
+def test_a_page_of_all_events_that_cannot_be_right_is_refused(api, query):
+    assert api.get(f"/v1/events?{query}").status_code == 400

@@ -48,6 +48,8 @@ def test_answers_fit_their_schemas(api, pool, document):
     subtask = {"name": "a", "function": "sha256", "requester": "node-1", "input_bytes": 5}
     pipeline = api.post("/v1/pipelines", json={"subtasks": [subtask]}).json["pipeline"]["uuid"]
     uuids = {"batches": batch, "gangs": gang, "pipelines": pipeline, "tasks": task.json["task"]["uuid"], "slots": slot}
+    uuids["bitstreams"] = api.get("/v1/bitstreams").json["bitstreams"][0]["uuid"]
+    uuids["cards"] = api.get("/v1/cards").json["cards"][0]["uuid"]
     uuids["jobs"] = api.get("/v1/jobs").json["jobs"][0]["uuid"]
     uuids["instances"] = pool.instance_on("node-1")
     names = {"hosts": "node-1", "functions": "sha256"}

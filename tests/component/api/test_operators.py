@@ -1,4 +1,5 @@
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -36,10 +37,94 @@ def test_unknown_slot_is_not_found(api):
     assert api.patch("/v1/slots/x", json={"drain": True}).status_code == 404
 
 
+@pytest.fixture
+def card(api):
+    return f"/v1/cards/{api.get('/v1/cards').json['cards'][0]['uuid']}"
+
+
+def test_cards_are_listed_by_name_filter_and_page(api, card):
+    cards = api.get("/v1/cards").json["cards"]
+    assert [(card["name"], card["state"], card["slots"]) for card in cards] == [
+        ("node-1/card-0", "in_service", 1),
+        ("node-2/card-0", "in_service", 1),
+    ]
+    assert all("slot_list" not in card for card in cards)
+    api.patch(card, json={"drain": True})
+
+    def names(query):
+        return [card["name"] for card in api.get(f"/v1/cards?{query}").json["cards"]]
+
+    assert names("state=out_of_service") == names("host=node-1") == names("limit=1") == ["node-1/card-0"]
+    assert names("state=IN_SERVICE&state=unreachable") == names("marker=node-1/card-0") == ["node-2/card-0"]
+    assert names("sort=name:desc") == ["node-2/card-0", "node-1/card-0"]
+    assert names(f"board={cards[0]['board']}&host=node-9") == []
+
+
+@pytest.mark.parametrize("query", ["state=broken", "marker=node-7/card-0", "sort=state", "limit=0", "function=aes"])
+def test_a_list_of_cards_that_cannot_be_right_is_refused(api, query):
+    assert api.get(f"/v1/cards?{query}").status_code == 400
+
+
+def test_a_card_is_drained_and_resumed_with_its_slots_and_shows_who_uses_it(api, card, pool):
+    api.post("/v1/batches", json={"jobs": [{"function": "sha256", "requester": "node-1", "input_bytes": 5}]})
+    assert api.get(card).json["card"]["user_list"] == ["slot node-1/card-0/r0 has jobs"]
+    drained = api.patch(card, json={"drain": True, "reason": "fan is loud"}).json["card"]
+    # Its job had not begun, and has left.
+    assert (drained["state"], drained["drain_requested"], drained["user_list"]) == ("out_of_service", True, [])
+    assert [(slot["state"], slot["reason"]) for slot in drained["slot_list"]] == [("DRAINED", "fan is loud")]
+    resumed = api.patch(card, json={"drain": False}).json["card"]
+    assert (resumed["state"], resumed["drain_requested"]) == ("in_service", False)
+
+
+def test_a_card_is_removed_when_nobody_has_it_any_more(api, card, pool):
+    refused = api.delete(card)
+    assert (refused.status_code, refused.json["errors"][0]["code"]) == (409, "fpga_pool.conflict")
+    assert "not removed, but drained: the agent of node-1 reports them" in refused.json["errors"][0]["detail"]
+    assert api.get(card).json["card"]["drain_requested"] is True
+    pool.tx.save(replace(pool.tx.host("node-1"), alive=False))
+    assert api.get(card).json["card"]["state"] == "unreachable"
+    assert api.delete(card).json["card"]["name"] == "node-1/card-0"
+    assert api.get(card).status_code == 404
+    assert [slot["name"] for slot in api.get("/v1/slots").json["slots"]] == ["node-2/card-0/r0"]
+
+
+def test_an_unknown_card_is_not_found(api):
+    unknown = f"/v1/cards/{uuid.UUID(int=1)}"
+    answers = [api.get(unknown), api.delete(unknown), api.patch(unknown, json={"drain": True}), api.get("/v1/cards/x")]
+    assert [answer.status_code for answer in answers] == [404] * 4
+
+
 def test_host_without_a_limit_shows_null(api):
     host = api.get("/v1/hosts").json["hosts"][0]
     assert (host["egress_bps"], host["ingress_bps"]) == (1e9, None)
     assert host["heard_at"] == "1970-01-01T00:16:40.000000+00:00"
+
+
+def test_bitstreams_are_listed_as_a_host_has_them_and_shown(api):
+    sound, missing = api.get("/v1/bitstreams").json["bitstreams"]
+    assert (sound["verified"], sound["signer"], sound["sha256"], sound["reason"]) == (True, "key", "ab" * 32, "")
+    assert (missing["verified"], missing["size_bytes"], missing["reason"]) == (False, None, "not in the library")
+    assert sound["name"] == f"{sound['board']}/small/sha256"
+    shown = api.get(f"/v1/bitstreams/{missing['uuid']}?host=node-2").json["bitstream"]
+    assert shown == missing | {"host": "node-2"}
+
+    def kinds(query):
+        return [one["kind"] for one in api.get(f"/v1/bitstreams?{query}").json["bitstreams"]]
+
+    assert kinds("kind=small&function=sha256") == ["small"]
+    assert kinds(f"board={sound['board']}&kind=small&kind=large") == ["small", "large"]
+    assert kinds("function=aes") == kinds("board=none") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/bitstreams?host=node-9", 404), (f"/v1/bitstreams/{uuid.UUID(int=1)}", 404), ("/v1/bitstreams/x", 404),
+        ("/v1/bitstreams?limit=1", 400),
+    ],
+)  # fmt: skip
+def test_bitstreams_that_are_not_there(api, path, status):
+    assert api.get(path).status_code == status
 
 
 def test_functions_are_listed(api):

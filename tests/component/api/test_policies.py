@@ -23,6 +23,7 @@ ALLOWED = {
     **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
     **{f"show_{noun}": OWN for noun in (*NOUNS, "job")},
     **{f"list_{noun}_events": OWN for noun in (*NOUNS, "instance", "job")},
+    "list_events": OWN,
     "list_slot_events": INSPECT,
     "list_host_events": CATALOGUE,
     "change_batch": USE,
@@ -32,6 +33,12 @@ ALLOWED = {
     "list_slots": INSPECT,
     "show_slot": INSPECT,
     "change_slot": {"admin", "system admin"},
+    "list_bitstreams": CATALOGUE,
+    "show_bitstream": CATALOGUE,
+    "list_cards": INSPECT,
+    "show_card": INSPECT,
+    "change_card": {"admin", "system admin"},
+    "remove_card": {"admin", "system admin"},
     "show_quota": OWN,
     "show_usage": OWN,
     "show_project_quota": INSPECT,
@@ -55,6 +62,7 @@ BODIES = {
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
     "change_slot": {"drain": False},
+    "change_card": {"drain": False},
     "set_quota": {"jobs": 5},
 }
 
@@ -148,6 +156,31 @@ def test_objects_of_another_project_are_not_found_whatever_the_role(api, noun, n
         if operation.noun == noun:
             assert call(api, operation, "other", uuid).status_code == 404, operation.name
     assert api.get(f"/v1/{nouns}/{uuid}", headers=mine).json[noun]["cancel_requested"] is False
+
+
+def test_events_are_those_of_the_own_project_and_those_of_the_pool_are_for_admins(api):
+    for who in ("member", "other"):
+        for noun, nouns in (("batch", "batches"), ("gang", "gangs"), ("pipeline", "pipelines"), ("task", "tasks")):
+            api.post(f"/v1/{nouns}", json=BODIES[f"create_{noun}"], headers={"X-Auth-Token": who})
+    slot = api.get("/v1/slots", headers={"X-Auth-Token": "admin"}).json["slots"][0]["uuid"]
+    api.patch(f"/v1/slots/{slot}", json={"drain": True}, headers={"X-Auth-Token": "admin"})
+
+    def seen(who, query=""):
+        answer = api.get(f"/v1/events?limit=1000{query}", headers={"X-Auth-Token": who})
+        found = answer.json.get("events", [])
+        return answer.status_code, {event["project_id"] for event in found}, {event["kind"] for event in found}
+
+    work = {"batch", "gang", "job", "pipeline", "task"}
+    for who in ("reader", "member", "manager", "admin"):
+        assert seen(who) == (200, {"a" * 32}, work)
+        assert seen(who, "&kind=slot&kind=host") == (200, set(), set())
+        own = seen(who, f"&project_id={'a' * 32}")
+        assert own == seen(who)
+        for other in ("b" * 32, "all"):
+            assert (seen(who, f"&project_id={other}")[0] == 200) is (who == "admin")
+    assert seen("other") == (200, {"b" * 32}, work)
+    assert seen("admin", f"&project_id={'b' * 32}") == seen("other")
+    assert seen("admin", "&project_id=all") == (200, {"", "a" * 32, "b" * 32}, {*work, "slot"})
 
 
 def test_headers_of_identity_from_outside_are_not_believed(api):

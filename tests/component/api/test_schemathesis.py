@@ -52,8 +52,10 @@ def application(tmp_path_factory, pool_bench):
 
 @pytest.fixture(scope="module")
 def uuids(application):
-    """What the project of the personas has, and what the other one has: the uuids of work and its jobs."""
-    return {who: created(Client(application), who) for who in ("member", "other")}
+    """What the project of the personas has, what the other one has, and the pool: uuids of work, jobs and cards."""
+    client = Client(application)
+    cards = client.get("/v1/cards", headers={"X-Auth-Token": "admin"}).json["cards"]
+    return {who: created(client, who) for who in ("member", "other")} | {"pool": [card["uuid"] for card in cards]}
 
 
 def created(client, who):
@@ -77,7 +79,7 @@ def cases(application):
 @given(data=st.data())
 def test_every_answer_is_as_the_document_says(application, uuids, persona, data):
     case = data.draw(cases(application))
-    whose = data.draw(st.sampled_from(["nobody", "member", "other"]))
+    whose = data.draw(st.sampled_from(["nobody", "member", "other", "pool"]))
     if "uuid" in case.path_parameters and whose != "nobody":
         case.path_parameters["uuid"] = data.draw(st.sampled_from(uuids[whose]))
     if "wait_s" in (case.query or {}):  # what waits takes its time

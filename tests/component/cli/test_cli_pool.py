@@ -47,6 +47,66 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     assert run("event", "list", "lease", "x").status == 2
 
 
+def test_events_of_all_objects_are_listed_with_these(run, client):
+    run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan")
+    gang = client.create_gang(1, 60.0, 0.5, name="wide")
+    (mine,) = run("event", "list", "-f", "json").json
+    assert (mine["kind"], mine["uuid"], mine["name"], mine["event"]) == ("gang", gang.uuid, "wide", "Created")
+    rows = run("event", "list", "slot", "--all-projects", "--host", "node-1", "--since", "1h", "-f", "json").json
+    assert [(row["name"], row["event"]) for row in rows] == [
+        ("node-1/card-0/r0", "DrainCompleted"),
+        ("node-1/card-0/r0", "DrainRequested"),
+    ]
+    assert len(run("event", "list", "--all-projects", "--limit", 2, "-f", "json").json) == 2
+    assert run("event", "list", "--all-projects", "--name", "wide", "--event", "Planned", "-f", "json").json == []
+    assert "request_id" in run("event", "list", "--long").out
+    for wrong in (["--sort", "at:asc"], ["gang", gang.uuid, "--host", "node-1"], ["gang", gang.uuid, "--all-projects"]):
+        assert run("event", "list", *wrong).status == 2
+
+
+def test_bitstreams_are_listed_and_shown_by_name(run):
+    rows = run("bitstream", "list", "-f", "json").json
+    assert [(row["function"], row["kind"], row["verified"]) for row in rows] == [
+        ("sha256", "small", True),
+        ("sha256", "large", False),
+    ]
+    assert len(run("bitstream", "list", "--kind", "small", "--function", "sha256", "-f", "json").json) == 1
+    assert max(map(len, run("bitstream", "list").out.splitlines())) <= 80
+    shown = run("bitstream", "show", rows[1]["name"], "--host", "node-2", "-f", "json").json
+    assert (shown["uuid"], shown["host"], shown["reason"]) == (rows[1]["uuid"], "node-2", "not in the library")
+    assert run("bitstream", "show", "x").err == ("fpga-pool: no bitstream 'x'; `fpga-pool bitstream list` shows all\n")
+    assert run("bitstream", "list", "--host", "node-9").status == 1
+
+
+def test_card_list(run):
+    rows = run("card", "list", "-f", "json").json
+    assert [(row["name"], row["state"], row["slots"]) for row in rows] == [
+        ("node-1/card-0", "in_service", 1),
+        ("node-2/card-0", "in_service", 1),
+    ]
+    assert run("card", "list", "--host", "node-2", "--state", "in_service", "-c", "name", "-f", "value").out == (
+        "node-2/card-0\n"
+    )
+    assert max(map(len, run("card", "list").out.splitlines())) <= 80
+
+
+def test_card_is_drained_by_name_shown_and_resumed_by_uuid(run):
+    drained = run("card", "drain", "node-1/card-0", "--reason", "loud fan", "-f", "json").json
+    assert (drained["state"], drained["drain_requested"], drained["user_list"]) == ("out_of_service", True, [])
+    assert "node-1/card-0/r0  DRAINED  loud fan" in run("card", "show", "node-1/card-0").out
+    assert run("card", "resume", drained["uuid"], "-f", "json").json["state"] == "in_service"
+
+
+def test_a_card_that_its_agent_has_is_drained_and_not_removed(run, pool):
+    answer = run("card", "remove", "node-1/card-0", "--timeout", "0.001")
+    assert (answer.status, answer.err.count("\n")) == (1, 1)
+    assert "not removed, but drained: the agent of node-1 reports them" in answer.err
+    pool.tx.save(replace(pool.tx.host("node-1"), alive=False))
+    assert run("card", "remove", "node-1/card-0", "-f", "json").json["name"] == "node-1/card-0"
+    gone = run("card", "show", "node-1/card-0")
+    assert (gone.status, gone.err) == (1, "fpga-pool: no card 'node-1/card-0'; `fpga-pool card list` shows all\n")
+
+
 def test_unknown_slot_fails_in_one_line(run):
     answer = run("slot", "drain", "node-9")
     assert (answer.status, answer.err.count("\n")) == (1, 1)

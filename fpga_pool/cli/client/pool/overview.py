@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Forbidden, NotFound
-from fpga_pool.model.messages.requests import BatchDetail, GangDetail, PoolCounts, Usage
+from fpga_pool.model.messages.requests import BatchDetail, CardCount, GangDetail, PoolCounts, Usage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState, Slot
 
@@ -48,6 +48,11 @@ class Counts:
     def leases(self) -> dict[str, int]:
         """Return the number of slots that each kind of holder has."""
         return {one.kind: one.slots for one in self.pool.lease_list} if self.pool else {}
+
+
+def count_cards(pool: PoolCounts, called: Callable[[CardCount], str]) -> Counter[str]:
+    """Return the number of cards by what those of one board and state are `called`."""
+    return _added((called(one), one.cards) for one in pool.card_list)
 
 
 def counts(client: Client, project_id: str | None = None) -> Counts:

@@ -9,7 +9,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from fpga_pool.cli.client.base import PoolShowOne, Row, Seconds, Words, add_projects
-from fpga_pool.cli.client.pool.overview import counts
+from fpga_pool.cli.client.pool.overview import count_cards, counts
 
 #: So wide a value leaves the table within 80 columns.
 _WIDTH = 52
@@ -39,9 +39,6 @@ class Show(PoolShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
         pool, services = self.client.pool_counts(), self.client.services()
-        cards: Counter[str] = Counter()
-        for card in pool.card_list:
-            cards[f"{card.board} {card.state}"] += card.cards
         slots: Counter[str] = Counter()
         for slot in pool.slot_list:
             slots[slot.board] += slot.slots
@@ -52,7 +49,7 @@ class Show(PoolShowOne):
             "services": Numbers(up),
             "down": Words([f"{one.kind} {one.name}" for one in services if not one.up]),
             "hosts": Numbers({"alive": pool.alive_hosts, "lost": pool.lost_hosts}),
-            "cards": Numbers(cards),
+            "cards": Numbers(count_cards(pool, lambda card: f"{card.board} {card.state}")),
             "slots": Numbers(slots),
             "functions": Functions([f"{one.name} {one.version}" for one in self.client.functions()]),
         }

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fpga_pool.cli.arguments import number_that
 from fpga_pool.cli.client.base import PoolCommand, add_projects
-from fpga_pool.cli.client.pool.overview import BATCHES, GANGS, SLOTS, Counts, Overview, overview
+from fpga_pool.cli.client.pool.overview import BATCHES, GANGS, SLOTS, Counts, Overview, count_cards, overview
 from fpga_pool.cli.client.pool.show import in_words
 from fpga_pool.cli.command import one_line
 from fpga_pool.model.exceptions import InvalidAnswer, ServiceUnavailable, TooManyRequests
@@ -147,9 +147,7 @@ def _summary(counts: Counts) -> Table:
     if counts.pool is None:
         table.add_row("slots", "your roles do not allow to see them")
     else:
-        cards: Counter[str] = Counter()
-        for one in counts.pool.card_list:
-            cards[one.state.replace("_", " ")] += one.cards
+        cards = count_cards(counts.pool, lambda card: card.state.replace("_", " "))
         hosts = in_words({"alive": counts.pool.alive_hosts, "lost": counts.pool.lost_hosts})
         table.add_row("hosts", f"{hosts}; cards: {in_words(cards) or 'none'}")
         states = counts.slots_by_state

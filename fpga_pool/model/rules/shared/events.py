@@ -1,12 +1,17 @@
-"""The events of an object, for readers of the object."""
+"""The events of an object, for readers of the object, and those of all objects, newest first."""
 
-from collections.abc import Callable, Mapping
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects.history import CREATED, HistoryEntry
-from fpga_pool.model.objects.pool import Batch, Job, JobState
+from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.history import CREATED, HistoryEntry, PoolEvent, PoolEvents, last_event_at
+from fpga_pool.model.objects.pool import NEVER, PIPELINE_POLICY, Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import owned_batch
 from fpga_pool.model.rules.gang.admission import owned_gang
 from fpga_pool.model.rules.pipeline.admission import owned_pipeline
@@ -63,3 +68,97 @@ def events_of(tx: Transaction, noun: str, name: str, project_id: str) -> tuple[H
 def _creation_of(batch: Batch) -> tuple[HistoryEntry, ...]:
     """Return the first event of each job of a batch: that of the batch, where it is stored once for all of them."""
     return tuple(changed(entry, after=str(JobState.PENDING)) for entry in batch.history if entry.event == CREATED)
+
+
+# ---- Of all objects
+
+#: By kind, the class of its objects.
+CLASSES: Mapping[str, type] = {
+    "batch": Batch, "gang": Gang, "host": Host, "job": Job, "pipeline": Batch, "slot": Slot, "task": Task,
+}  # fmt: skip
+#: How many objects one request looks at, beside those that were under way at the end of its page.
+MOST_READ = 5000
+
+#: When, kind, key of the object, and number: the order of events.
+Position = tuple[float, str, str, int]
+#: After the kind of every object.
+_LAST = "~"
+
+
+def classes_of(wanted: EventPage) -> list[type]:
+    """Return the classes of the objects that may have such events; InvalidInput names an unknown kind."""
+    if unknown := set(wanted.kind) - CLASSES.keys():
+        raise InvalidInput(f"kind: expected one of {', '.join(CLASSES)}, found {min(unknown)[:20]!r}")
+    found = dict.fromkeys(CLASSES[kind] for kind in wanted.kind or CLASSES)
+    return [
+        cls
+        for cls in found
+        if (wanted.project_id is None or cls not in (Host, Slot)) and (not wanted.host or cls in (Host, Slot, Job))
+    ]
+
+
+def begin_before(wanted: EventPage) -> float:
+    """Return when the objects of a page were created at the latest."""
+    moments = [wanted.until, _read(wanted.marker)[0] if wanted.marker else None]
+    return min((at for at in moments if at is not None), default=float("inf"))
+
+
+def newest_events(streams: Iterable[Iterator[Any]], wanted: EventPage) -> PoolEvents:
+    """Return a page of events of the objects of all streams, each of which begins with the newest last event.
+
+    No object is read that cannot have one of them.
+    """
+    before = _read(wanted.marker) if wanted.marker else None
+    newest: list[tuple[Position, PoolEvent]] = []
+    read = 0
+    for thing in heapq.merge(*streams, key=last_event_at, reverse=True):
+        at = last_event_at(thing)
+        if len(newest) == wanted.limit and newest[0][0][0] > at:
+            break
+        read += before is None or at < before[0]
+        if read > MOST_READ:  # what is older than this is for the next page
+            kept = sorted((one for one in newest if one[0][0] > at), reverse=True)
+            return PoolEvents(events=tuple(event for _, event in kept), next=_marker((at, _LAST, "", 0)))
+        for position, event in _events_in(thing, wanted):
+            if before is None or position < before:
+                heapq.heappush(newest, (position, event))
+                if len(newest) > wanted.limit:
+                    heapq.heappop(newest)
+    newest.sort(key=lambda one: one[0], reverse=True)
+    full = len(newest) == wanted.limit
+    return PoolEvents(events=tuple(event for _, event in newest), next=_marker(newest[-1][0]) if full else "")
+
+
+def _events_in(thing: Any, wanted: EventPage) -> Iterator[tuple[Position, PoolEvent]]:
+    """Yield the events of an object that fit, without regard to the marker."""
+    kind = next(kind for kind, cls in CLASSES.items() if cls is type(thing))
+    if isinstance(thing, Batch) and thing.policy == PIPELINE_POLICY:
+        kind = "pipeline"
+    if wanted.kind and kind not in wanted.kind:
+        return
+    uuid = getattr(thing, "uuid", "")
+    host = thing.name if isinstance(thing, Host) else getattr(thing, "host", "")
+    for entry in thing.history:
+        at = datetime.fromtimestamp(entry.at, UTC).timestamp()  # as it is shown
+        if (wanted.since is not None and at < wanted.since) or (wanted.until is not None and at >= wanted.until):
+            continue
+        if not wanted.event or entry.event in wanted.event:
+            project_id = getattr(thing, "project_id", "")
+            event = PoolEvent(kind=kind, uuid=uuid, name=thing.name, project_id=project_id, host=host, entry=entry)
+            yield (entry.at, kind, uuid or thing.name, entry.number), event
+
+
+def _marker(position: Position) -> str:
+    at, kind, key, number = position
+    return f"{at!r} {kind} {number} {key}"
+
+
+def _read(marker: str) -> Position:
+    try:
+        at, kind, number, key = marker.split(" ", 3)
+        position = float(at), kind, key, int(number)
+    except ValueError:
+        position = (NEVER, "", "", 0)
+    if not 0 <= position[0] < NEVER:
+        raise InvalidInput(f"marker: expected that of a link to the next page, found {marker[:64]!r}")
+    return position

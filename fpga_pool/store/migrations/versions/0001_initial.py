@@ -89,7 +89,7 @@ def _create_hosts() -> None:
         *_columns(FLAG, "alive", "data_tls"),
         *_columns(INTEGER, "data_port", "boot", "beat", "reported", "changed_in", "generation"),
         *_columns(INTEGER, "refused_streams", "refused_commands", "refused_messages"),
-        *_columns(NUMBER, "heard_at"),
+        *_columns(NUMBER, "heard_at", "event_at"),
         *_columns(NUMBER, "egress_bps", "ingress_bps", nullable=True),
         **TABLE_OPTIONS,
     )
@@ -125,6 +125,7 @@ def _create_slots() -> None:
         *_columns(LONG_TEXT, "reason", "history"),
         *_columns(FLAG, "drain_requested"),
         *_columns(INTEGER, "sequence", "lease_epoch", "reconfigurations", "changed_in", "generation"),
+        *_columns(NUMBER, "event_at"),
         *_columns(NUMBER, "loaded_at", nullable=True),
         **TABLE_OPTIONS,
     )
@@ -164,7 +165,7 @@ def _create_batches() -> None:
         *_columns(
             INTEGER, "jobs", "priority", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"
         ),
-        *_columns(NUMBER, "created_at"),
+        *_columns(NUMBER, "created_at", "event_at"),
         *_columns(
             NUMBER,
             "deadline_at",
@@ -178,6 +179,7 @@ def _create_batches() -> None:
         ),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_batches_last_event", "batches", ["event_at"])
     op.create_index("ix_batches_waits", "batches", ["waits"])
     op.create_index("ix_batches_newest", "batches", ["created_at", "uuid"])
     op.create_index("ix_batches_in_state_of_project", "batches", ["project_id", "state"])
@@ -195,7 +197,7 @@ def _create_jobs() -> None:
         *_columns(LONG_TEXT, "reason", "predecessors", "transfer", "result_transfer", "history"),
         *_columns(FLAG, "cancel_requested"),
         *_columns(INTEGER, "index", "input_bytes", "attempt", "excused", "order", "changed_in", "generation"),
-        *_columns(NUMBER, "created_at", "done", "input_due_at"),
+        *_columns(NUMBER, "created_at", "done", "input_due_at", "event_at"),
         *_columns(INTEGER, "moved_bytes", "result_bytes", nullable=True),
         *_columns(
             NUMBER,
@@ -212,6 +214,7 @@ def _create_jobs() -> None:
         ),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_jobs_last_event", "jobs", ["event_at"])
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
@@ -253,7 +256,7 @@ def _create_tasks() -> None:
         *_columns(LONG_TEXT, "shapes", "reason", "history"),
         *_columns(FLAG, "cancel_requested"),
         *_columns(INTEGER, "slots", "shares", "input_bytes", "attempt", "failures", "generation"),
-        *_columns(NUMBER, "created_at"),
+        *_columns(NUMBER, "created_at", "event_at"),
         *_columns(NUMBER, "ends_at", "started_at", "ended_at", nullable=True),
         **TABLE_OPTIONS,
     )
@@ -285,9 +288,8 @@ def _create_gangs() -> None:
         *_columns(LONG_TEXT, "reason", "history"),
         *_columns(FLAG, "cancel_requested"),
         *_columns(INTEGER, "processes", "attempt", "failures", "migrations", "kills", "swaps", "generation"),
-        *_columns(
-            NUMBER, "runtime_s", "cpu_usage", "work_s", "created_at", "gave_way_s", "front_s", "behind_s", "cpu_s"
-        ),
+        *_columns(NUMBER, "runtime_s", "cpu_usage", "work_s", "created_at", "gave_way_s"),
+        *_columns(NUMBER, "front_s", "behind_s", "cpu_s", "event_at"),
         *_columns(
             NUMBER,
             "ends_at",

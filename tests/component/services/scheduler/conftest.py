@@ -31,6 +31,7 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -75,6 +76,12 @@ class Agent:
         #: Cleared while it does not get to answering.
         self.answers = threading.Event()
         self.answers.set()
+
+    @answers
+    def bitstreams(self, context, board):
+        if self.unavailable:
+            raise ServiceUnavailable("its disk is full")
+        return [BitstreamInfo(function="sha256", version="1.0", board=board, kind="small", verified=True)]
 
     @answers
     def execute(self, context, shard, epoch, commands):

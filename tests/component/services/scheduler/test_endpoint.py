@@ -1,6 +1,7 @@
 """The scheduler over its transport, on a real database."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -9,13 +10,17 @@ from fpga_pool.model.exceptions import (
     DuplicateId,
     InvalidInput,
     NotFound,
+    PreconditionFailed,
     UnknownFunction,
     UnknownRequester,
 )
 from fpga_pool.model.messages.agents import JobStarted, ReleaseJob
 from fpga_pool.model.messages.requests import Page, Receipt
+from fpga_pool.model.objects.cards import CardState
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
+from fpga_pool.model.preconditions import version_of
 from fpga_pool.model.rules.shared.changes import end_lease, new_lease
+from fpga_pool.model.rules.shared.reconcile import CARD_GONE
 from fpga_pool.model.values import changed
 from fpga_pool.transfer.tokens import verify
 
@@ -123,6 +128,75 @@ def test_a_drained_slot_takes_no_job_until_it_is_resumed(running, agent, until):
     until(lambda: running.states(batch) == ["WAITING_INPUT"])
     assert running.jobs(batch)[0].slot == resumed.name
     assert running.api.slot(drained[0].uuid).reason == "dust"
+
+
+def test_a_card_is_drained_and_resumed_as_a_whole(running, agent, planned):
+    """Its two jobs have not begun, so they leave; the counts of the pool say the same as the list."""
+    (card,) = running.api.cards()
+    assert (card.name, card.slots, card.state) == (f"{agent.name}/c", 3, CardState.IN_SERVICE)
+    assert len(running.api.card(card.uuid).user_list) == len({job.slot for job in running.jobs(planned)})
+    drained = running.api.drain_card(card.uuid, "dust")
+    assert {slot.state for slot in drained.slot_list} == {SlotState.DRAINED}
+    assert drained.user_list == ()
+    assert running.states(planned) == ["PENDING"] * 2
+    assert [one.state for one in running.api.pool_counts().card_list] == [CardState.OUT_OF_SERVICE]
+    with pytest.raises(PreconditionFailed):
+        running.api.resume_card(card.uuid, (version_of(card),))
+    resumed = running.api.resume_card(card.uuid, (version_of(drained),))
+    assert (resumed.state, {slot.reason for slot in resumed.slot_list}) == (CardState.IN_SERVICE, {""})
+
+
+def test_a_card_leaves_when_nobody_uses_it_and_its_agent_does_not_report_it(running, agent, clock):
+    (card,) = running.api.cards()
+    slot = running.api.slots()[0].name
+    with running.store.transaction("default") as tx:
+        lease = new_lease(tx, slot, LeaseKind.INSTANCE, "vm-1", clock(), project_id="p-1")
+        tx.add(lease)
+    with pytest.raises(Conflict, match=f"but drained: slot {slot} is held by instance vm-1 of project p-1"):
+        running.api.remove_card(card.uuid)
+    assert running.api.card(card.uuid).drain_requested
+    with running.store.transaction("default") as tx:
+        end_lease(tx, tx.leases()[0], clock())
+    with pytest.raises(Conflict, match=f"the agent of {agent.name} reports them"):
+        running.api.remove_card(card.uuid)
+    with running.store.transaction("default") as tx:
+        for one in tx.slots():
+            tx.save(replace(one, state=SlotState.FAULTED, reason=CARD_GONE))
+    assert [one.name for one in running.api.remove_card(card.uuid).slot_list] == [f"{card.name}/r{n}" for n in range(3)]
+    assert (running.api.cards(), running.api.slots(), running.api.pool_counts().card_list) == ([], [], ())
+    # A heartbeat that has it again brings it back.
+    running.api.heartbeat(agent.heartbeat(clock()))
+    assert [one.uuid for one in running.api.cards()] == [card.uuid]
+
+
+def test_an_unknown_card_is_not_found(running, agent):
+    uses = (running.api.card, running.api.resume_card, running.api.remove_card)
+    for use in (*uses, lambda uuid: running.api.drain_card(uuid, "")):
+        with pytest.raises(NotFound, match="no card nothing"):
+            use("nothing")
+
+
+def test_bitstreams_are_those_that_a_host_with_the_board_has(running, agent):
+    (found,) = running.api.bitstreams()
+    assert (found.name, found.host, found.verified) == ("fast/small/sha256", agent.name, True)
+    assert running.api.bitstreams(agent.name) == [found]
+    with pytest.raises(NotFound, match="no host nobody"):
+        running.api.bitstreams("nobody")
+
+
+def test_bitstreams_of_a_host_that_does_not_say_are_not_verified(running, agent):
+    expected = {(function.name, kind) for function, kind in running.catalogue.loadable(running.catalogue.board("fast"))}
+    agent.unavailable = True
+    silent = running.api.bitstreams()
+    assert {(one.function, one.kind) for one in silent} == expected
+    assert {(one.verified, one.reason) for one in silent} == {
+        (False, f"the agent of {agent.name} does not say what its library has")
+    }
+    with running.store.transaction("default") as tx:
+        tx.save(replace(tx.host(agent.name), alive=False))
+    assert {(one.host, one.reason) for one in running.api.bitstreams()} == {
+        ("", "no host with such a card is in reach")
+    }
 
 
 def test_an_unknown_slot_is_not_found(running, agent):

@@ -1,12 +1,15 @@
 """The id of a request is found in the events that it causes, and in the commands that agents get because of it."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from oslo_context.context import RequestContext
 from oslo_context.fixture import ClearRequestContext
 
-from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.store import family_reads
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +81,69 @@ def test_events_of_another_project_are_not_found(running, agent):
     for noun, name in (("batch", batch.uuid), ("job", running.jobs(batch)[0].uuid)):
         with pytest.raises(NotFound):
             running.api.events(noun, "q", name)
+
+
+@pytest.fixture
+def pool(running, agent):
+    """Work of two projects, and slots that were drained."""
+    for project in ("p", "q", "p"):
+        batch = running.create(agent, "sha256", "aes", project=project)
+        running.api.cancel_batch(project, batch.uuid)
+    for slot in running.api.slots():
+        running.api.drain_slot(slot.uuid, "dust")
+    running.service.stop()  # from now on nothing happens; the API still answers
+    return running
+
+
+def shown(event):
+    """When it was, in microseconds, as the API has it."""
+    return datetime.fromtimestamp(event.entry.at, UTC).timestamp()
+
+
+def pages(running, **wanted):
+    found, marker, more = [], None, True
+    while more:
+        page = running.api.pool_events(EventPage(marker=marker, **wanted))
+        found += page.events
+        more, marker = bool(page.next), page.next
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 4, 1000])
+def test_events_of_all_objects_are_each_found_once_by_whatever_pages(pool, agent, monkeypatch, limit):
+    monkeypatch.setattr(family_reads, "_READ", 2)
+    found = pages(pool, limit=limit)
+    assert [one.entry.at for one in found] == sorted((one.entry.at for one in found), reverse=True)
+    with pool.store.reading() as tx:
+        jobs = [job for one in tx.batches() for job in tx.batch_jobs(one.uuid)]
+        things = [*tx.batches(), *tx.hosts(), *tx.slots(), *jobs]
+    expected = {(one.name, getattr(one, "uuid", ""), entry.number) for one in things for entry in one.history}
+    assert len(found) == len(expected)
+    assert {(one.name, one.uuid, one.entry.number) for one in found} == expected
+
+
+def test_events_of_all_objects_are_narrowed_in_the_database(pool, agent):
+    mine = pages(pool, project_id="p")
+    assert {one.project_id for one in mine} == {"p"}
+    assert {one.kind for one in mine} == {"batch", "job"}
+    assert len(pages(pool, project_id="q", event=("BatchCancelRequested",))) == 1
+    assert pages(pool, project_id="nobody") == []
+    assert {one.kind for one in pages(pool, kind=("host", "slot"))} == {"host", "slot"}
+    assert {one.host for one in pages(pool, host=(agent.name,))} == {agent.name}
+    (slot, *_) = pool.api.slots()
+    assert pages(pool, name=(slot.name,)) == pages(pool, name=(slot.uuid,)) != []
+    moments = sorted({shown(one) for one in pages(pool)})
+    since, until = moments[2], moments[-2]
+    between = [one for one in pages(pool) if since <= shown(one) < until]
+    assert pages(pool, since=since, until=until, limit=3) == between
+    with pytest.raises(InvalidInput, match=r"kind: expected one of batch, .*, found 'lease'"):
+        pages(pool, kind=("lease",))
+
+
+def test_a_page_ends_where_too_many_objects_have_no_event_that_is_wanted(pool, monkeypatch):
+    monkeypatch.setattr("fpga_pool.model.rules.shared.events.MOST_READ", 2)
+    # The slots, three, have the newest events.
+    first = pool.api.pool_events(EventPage(event=("BatchCancelRequested",)))
+    assert first.events == ()
+    assert first.next
+    assert len(pages(pool, event=("BatchCancelRequested",))) == 3

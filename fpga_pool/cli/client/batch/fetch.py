@@ -1,15 +1,10 @@
-"""`fpga-pool batch attach`, `fetch`, `hold`, `release`, `retry` and `set`: what becomes of a batch that was left.
-
-They work on any machine with the credentials.
-"""
+"""`fpga-pool batch attach` and `fetch`: continue a batch that was left, on any machine with the credentials."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fpga_pool.cli.client.base import PoolLister, Table
-from fpga_pool.cli.client.batch import Create, add_priority, header_of, listing, results_table
+from fpga_pool.cli.client.batch.create import header_of, results_table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchResult, JobSpec
@@ -88,79 +83,3 @@ class Fetch(_Continue):
                 parsed_args.batch, goal=Goal.HELD, output_dir=parsed_args.directory, **options
             )
             return self.show(parsed_args, runner)
-
-
-class Hold(PoolLister):
-    """Hold batches back: their jobs get no slots until `batch release`.
-
-    Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
-    """
-
-    HELD = True
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of the batch, or pipeline")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Change each."""
-        return listing(self.for_each(parsed_args.batches, lambda uuid: self.client.change_batch(uuid, held=self.HELD)))
-
-
-class Release(Hold):
-    """Let the jobs of batches that were held back get slots."""
-
-    HELD = False
-
-
-class Set(PoolLister):
-    """Change the priority of batches."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        add_priority(parser, required=True)
-        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of the batch, or pipeline")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Change each."""
-        return listing(
-            self.for_each(
-                parsed_args.batches, lambda uuid: self.client.change_batch(uuid, priority=parsed_args.priority)
-            )
-        )
-
-
-class Retry(Create):
-    """Run the failed jobs of a batch again, as another batch.
-
-    The pool has not kept their files: they are sent again.
-    """
-
-    def add_work(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is to be computed."""
-        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
-        parser.add_argument(
-            "files", nargs="+", metavar="FILE", help="all files that the batch was created with, in that order"
-        )
-        parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
-        self.add_choices(parser)
-
-    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-        """Return the jobs that have failed."""
-        header = header_of(parsed_args.header)
-        return self.client.failed_jobs(parsed_args.batch, [JobSpec("", file, "", header) for file in parsed_args.files])
-
-    def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
-        """Return what each row of the results is called."""
-        return [outcome.name for outcome in result.jobs]
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run them as the batch was to run, and show what came of it."""
-        batch = self.client.batch(parsed_args.batch)
-        parsed_args.policy = parsed_args.policy or batch.policy
-        parsed_args.name = parsed_args.name or batch.name
-        return super().take_action(parsed_args)

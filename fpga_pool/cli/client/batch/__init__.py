@@ -1,0 +1,1 @@
+"""`fpga-pool batch`."""

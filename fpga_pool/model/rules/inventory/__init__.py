@@ -1,0 +1,1 @@
+"""What operators see and change of the whole pool: cards, and how hardware leaves."""

@@ -1,0 +1,147 @@
+"""Requests of operators on slots, cards, hosts and their libraries, which are part of `services.scheduler.endpoint`."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.pool import Host, Slot
+from fpga_pool.model.preconditions import Seen
+from fpga_pool.model.rules.inventory.cards import (
+    card_detail,
+    cards,
+    drain_card,
+    resume_card,
+    retire_card,
+    slots_of_card,
+)
+from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.rpc.transport import NO_ANSWER, answers
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.store.removal import delete_slots
+from fpga_pool.store.transaction import SqlTransaction
+
+LOG = logging.getLogger(__name__)
+
+Context = dict[str, Any]
+
+T = TypeVar("T")
+
+
+class HardwareRequests:
+    """Answers operators; every change is committed before it is answered."""
+
+    _service: SchedulerService
+
+    @answers
+    def slots(self, context: Context, page: Page) -> Sequence[Slot]:
+        with self._service.store.reading() as tx:
+            return tx.page(Slot, page)
+
+    @answers
+    def slot(self, context: Context, uuid: str) -> Slot:
+        with self._service.store.reading() as tx:
+            return tx.slot_by_uuid(uuid)
+
+    @answers
+    def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Slot:
+        with self._service.store.reading() as reading:
+            found = reading.slot_by_uuid(uuid)
+        slot = self._service.writer(found.shard).run(
+            lambda tx: drain_slot(tx, found.name, reason, self._service.clock(), seen)
+        )
+        LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
+        self._service.work_arrived()
+        return slot
+
+    @answers
+    def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> Slot:
+        with self._service.store.reading() as reading:
+            found = reading.slot_by_uuid(uuid)
+        slot = self._service.writer(found.shard).run(
+            lambda tx: resume_slot(tx, found.name, self._service.clock(), seen)
+        )
+        LOG.info("slot %s: resumed", slot.name)
+        self._service.work_arrived()
+        return slot
+
+    @answers
+    def hosts(self, context: Context, page: Page) -> Sequence[Host]:
+        with self._service.store.looking() as tx:
+            return tx.page(Host, page)
+
+    @answers
+    def cards(self, context: Context, page: Page) -> Sequence[Card]:
+        with self._service.store.reading() as tx:
+            return cards(tx, page)
+
+    @answers
+    def card(self, context: Context, uuid: str) -> Card:
+        with self._service.store.reading() as tx:
+            return card_detail(tx, uuid)
+
+    @answers
+    def drain_card(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Card:
+        card = self._change_card(uuid, lambda tx: drain_card(tx, uuid, reason, self._service.clock(), seen))
+        LOG.info("card %s: drain requested: %s", card.name, reason)
+        return card
+
+    @answers
+    def resume_card(self, context: Context, uuid: str, seen: Seen = None) -> Card:
+        card = self._change_card(uuid, lambda tx: resume_card(tx, uuid, self._service.clock(), seen))
+        LOG.info("card %s: resumed", card.name)
+        return card
+
+    @answers
+    def remove_card(self, context: Context, uuid: str, seen: Seen = None) -> Card:
+        def remove(tx: Transaction) -> tuple[Card, list[str]]:
+            card, obstacles = retire_card(tx, uuid, self._service.clock(), seen)
+            if not obstacles:
+                delete_slots(cast("SqlTransaction", tx), [slot.name for slot in card.slot_list])
+            return card, obstacles
+
+        card, obstacles = self._change_card(uuid, remove)
+        if obstacles:
+            raise Conflict(f"not removed, but drained: {'; '.join(obstacles)}")
+        LOG.info("card %s: removed", card.name)
+        return card
+
+    def _change_card(self, uuid: str, change: Callable[[Transaction], T]) -> T:
+        with self._service.store.reading() as reading:
+            shard = slots_of_card(reading, uuid)[0].shard
+        changed = self._service.writer(shard).run(change)
+        self._service.work_arrived()
+        return changed
+
+    @answers
+    def bitstreams(self, context: Context, host: str | None = None) -> list[BitstreamInfo]:
+        with self._service.store.reading() as tx:
+            alive = {one.name: one.alive for one in ([tx.host(host)] if host is not None else tx.hosts())}
+            slots = tx.slots(host)
+        boards = self._service.catalogue.boards
+        #: By board, the first host with such a card that is not lost.
+        hosts: dict[str, str] = {}
+        for slot in slots:
+            if slot.board in boards and not hosts.get(slot.board):
+                hosts[slot.board] = slot.host if alive[slot.host] else ""
+        return [one for board, of_host in sorted(hosts.items()) for one in self._library(board, of_host)]
+
+    def _library(self, board: str, host: str) -> list[BitstreamInfo]:
+        """Return the bitstreams for a board as the library of a host has them; "" = none can be asked."""
+        reason = "no host with such a card is in reach"
+        try:
+            if host:
+                return [replace(one, host=host) for one in self._service.agents.bitstreams(host, board)]
+        except (*NO_ANSWER, FpgaPoolError) as error:
+            LOG.warning("the library of host %s cannot be read: %s", host, error)
+            reason = f"the agent of {host} does not say what its library has"
+        catalogue = self._service.catalogue
+        return [
+            BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind, reason=reason)
+            for function, kind in catalogue.loadable(catalogue.board(board))
+        ]
