@@ -228,12 +228,7 @@ class SimulatedPool:
         self.engine.run(until_s)
 
     def run_families(
-        self,
-        policies: PoolPolicies,
-        *,
-        seed: int = 0,
-        until_s: float = 1e9,
-        intervals: Intervals | None = None,
+        self, policies: PoolPolicies, *, seed: int = 0, until_s: float = 1e9, intervals: Intervals | None = None
     ) -> None:
         """Let time pass until it is over, or until `until_s`, with loops that look as often as those of a live pool.
 

@@ -70,9 +70,7 @@ def purge(
 def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
     """Return the query for the batches, those of tasks and pipelines included, of which nothing is in use."""
     held = and_(
-        JobRow.batch_uuid == BatchRow.uuid,
-        JobRow.state == JobState.RESULT_HELD,
-        JobRow.host.in_(select(HostRow.name)),
+        JobRow.batch_uuid == BatchRow.uuid, JobRow.state == JobState.RESULT_HELD, JobRow.host.in_(select(HostRow.name))
     )
     waiting = aliased(BatchRow)
     awaited = and_(waiting.waits.is_(True), type_coerce(waiting.waits_for, String).contains(BatchRow.uuid))

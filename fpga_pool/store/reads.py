@@ -165,11 +165,7 @@ class Reads(BatchReads, GangReads, ServerReads, TaskReads, RunReads):
         return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
 
     def batch_job_summaries(
-        self,
-        batch_uuid: str,
-        *,
-        states: Collection[JobState] = (),
-        changed_after: Mapping[str, int] | None = None,
+        self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
 
@@ -286,11 +282,7 @@ class Reads(BatchReads, GangReads, ServerReads, TaskReads, RunReads):
         return self._all(Job, held_results(), {"host": host})
 
     def leases(
-        self,
-        *,
-        slots: Collection[str] | None = None,
-        host: str | None = None,
-        holders: Collection[str] | None = None,
+        self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:
         """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
         if slots is not None:

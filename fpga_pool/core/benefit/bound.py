@@ -71,12 +71,7 @@ def windows(
 
 
 def upper_bound(
-    pool: OnlinePool,
-    jobs: Windows,
-    horizon_s: float,
-    *,
-    variables: int = VARIABLES,
-    time_limit_s: float | None = None,
+    pool: OnlinePool, jobs: Windows, horizon_s: float, *, variables: int = VARIABLES, time_limit_s: float | None = None
 ) -> float:
     """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick.
 

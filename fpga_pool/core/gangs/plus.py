@@ -76,11 +76,7 @@ class PlusParams(TierParams):
     )
     trial_share: float = field(
         default=0.05,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "Maximum share of its estimate for which a gang yields to trials.",
-        },
+        metadata={"min": 0.0, "max": 1.0, "help": "Maximum share of its estimate for which a gang yields to trials."},
     )
 
     def __post_init__(self) -> None:

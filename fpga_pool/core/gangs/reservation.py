@@ -65,14 +65,7 @@ def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) ->
 def next_behind(view: Tiers, order: Rows, begin: int, highest_usage: Floats, usage_threshold: float) -> int:
     """Return the place in `order`, `begin` or later, of the first gang with room behind usages below its highest."""
     found: int = view.scans.next_behind(
-        order.rows,
-        begin,
-        order.count,
-        view.gangs.width,
-        highest_usage,
-        view.behind,
-        view.front_usage,
-        usage_threshold,
+        order.rows, begin, order.count, view.gangs.width, highest_usage, view.behind, view.front_usage, usage_threshold
     )
     return found
 

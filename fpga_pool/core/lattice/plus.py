@@ -64,13 +64,7 @@ class _Climbs:
     """Climbs with tasks in some shapes, from the shortest schedule known so far in any."""
 
     def __init__(
-        self,
-        problem: TaskProblem,
-        shape: Ints,
-        best: Placed,
-        bound_s: float,
-        budget: Budget,
-        rng: np.random.Generator,
+        self, problem: TaskProblem, shape: Ints, best: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
     ) -> None:
         self._problem, self._best, self._budget, self._rng = problem, best, budget, rng
         self._best_s, self._listing = best.wct_s, ListScheduler(problem, shape)

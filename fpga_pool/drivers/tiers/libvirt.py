@@ -144,11 +144,7 @@ class LibvirtTiers(TierDriver):
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
         domain, about = self._ours(instance)
         guest = TieredGuest(
-            instance=instance,
-            name=about.name,
-            wanted=about.wanted,
-            vcpus=about.vcpus,
-            dedicated=about.dedicated,
+            instance=instance, name=about.name, wanted=about.wanted, vcpus=about.vcpus, dedicated=about.dedicated
         )
         check_placing(guest, tier, pcpus)
         online = self._libvirt.call(lambda connection: connection.getCPUMap())[1]

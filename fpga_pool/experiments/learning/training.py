@@ -124,14 +124,7 @@ class _Validation:
     def _results(self, network: Network) -> list[Mapping[str, float]]:
         plan, data = self._plan, network_data(network)
         runs = [
-            Run(
-                suite="validation",
-                world=world,
-                seed=0,
-                tasks=plan.effort.tasks,
-                values={"guard": False},
-                network=data,
-            )
+            Run(suite="validation", world=world, seed=0, tasks=plan.effort.tasks, values={"guard": False}, network=data)
             for world in range(plan.validation)
         ]
         return list(self._run_all(runs))

@@ -60,9 +60,7 @@ PLACES: Mapping[type, Place] = {
         models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}
     ),
     Batch: Place(
-        models.BatchRow,
-        "uuid",
-        lambda batch: {"waits": bool(batch.waits_for) and batch.state is BatchState.PENDING},
+        models.BatchRow, "uuid", lambda batch: {"waits": bool(batch.waits_for) and batch.state is BatchState.PENDING}
     ),
     Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
     Processor: Place(families.ProcessorRow, "name"),

@@ -4,8 +4,4 @@ from fpga_pool.experiments.figures.lattice import small, workloads
 from fpga_pool.experiments.figures.lattice import workloads as irregularity
 
 #: By number.
-EXPERIMENTS = (
-    irregularity.EXPERIMENT,
-    workloads.WORKLOADS_EXPERIMENT,
-    small.EXPERIMENT,
-)
+EXPERIMENTS = (irregularity.EXPERIMENT, workloads.WORKLOADS_EXPERIMENT, small.EXPERIMENT)
