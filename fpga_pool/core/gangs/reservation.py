@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import ALL
-from fpga_pool.core.gangs.rows import Rows
-from fpga_pool.core.gangs.tiers import BLOCKED, NOBODY, Tiers
+from fpga_pool.core.gangs.tiers import BLOCKED, NOBODY, Rows, Tiers
 from fpga_pool.core.types import Floats, Ints
 
 

@@ -1,21 +1,24 @@
 """`fpga-pool-sim figures PAPER`."""
 
 import argparse
+import contextlib
 import json
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.experiments.figures import report
-from fpga_pool.experiments.figures.figure import Experiment, Figure, Settings
-from fpga_pool.experiments.figures.run import bars, make
+from fpga_pool.experiments.figures.figure import Experiment, Figure, Sample, Samples, Settings
 from fpga_pool.model.exceptions import InvalidInput
 
 SEEDS = (0, 1, 2)
@@ -165,3 +168,40 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _range(text: str) -> Sequence[int]:
     first, dash, last = text.partition("-")
     return range(int(first), int(last if dash else first) + 1)
+
+
+#: Called once for each measurement that is done.
+Tick = Callable[[], None]
+
+
+def make(experiment: Experiment, settings: Settings, tick: Tick = lambda: None) -> Figure:
+    """Measure every case of an experiment with every seed."""
+    rows: list[Sample] = []
+    for case in experiment.cases(settings):
+        for seed in settings.seeds:
+            rows += experiment.measure(case, seed, settings)
+            tick()
+    samples = Samples(rows)
+    return Figure(experiment=experiment, samples=samples, claims=tuple(experiment.claims(samples)))
+
+
+@contextlib.contextmanager
+def bars(experiments: Sequence[Experiment], settings: Settings, stream: TextIO) -> Iterator[Callable[[int], Tick]]:
+    """Show a bar per figure on a terminal; what it yields returns the tick of a figure by its number."""
+    columns = (
+        TextColumn("figure {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(file=stream), disable=not stream.isatty()) as progress:
+        tasks = {
+            experiment.number: progress.add_task(
+                f"{experiment.number}", total=len(experiment.cases(settings)) * len(settings.seeds), start=False
+            )
+            for experiment in experiments
+        }
+
+        def ticks(number: int) -> Tick:
+            progress.start_task(tasks[number])
+            return lambda: progress.advance(tasks[number])
+
+        yield ticks

@@ -21,11 +21,10 @@ from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.online.family import REST_S
 from fpga_pool.model.rules.online.view import RequestedLoad
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Fault, timeline
 from fpga_pool.sim.benefit.places import CpuWorker, LivePlaces
 from fpga_pool.sim.benefit.queue import Returning
 from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import Fault, Trace, timeline
 
 #: What an entry of the agenda says, beside what `shell` puts there.
 ARRIVAL, FAULT = 5, 6

@@ -1,4 +1,4 @@
-"""Short profiling runs of a subtask before it is executed (learned placement paper, section 4.3.1)."""
+"""What runs say of subtasks: short ones before, for profiles, and times that estimates follow."""
 
 import numpy as np
 
@@ -14,7 +14,10 @@ ERROR = 0.077
 
 
 class Profiler:
-    """Measures metrics of subtasks on a core and an accelerator that nothing else uses meanwhile."""
+    """Measures metrics of subtasks on a core and an accelerator that nothing else uses meanwhile.
+
+    Each subtask has short runs before it is executed (learned placement paper, section 4.3.1).
+    """
 
     def __init__(self, world: World, profile_s: float) -> None:
         #: How long a subtask is held up.
@@ -40,3 +43,26 @@ class Profiler:
         chosen = rng.choice(len(metrics), size=min(RUNS, len(metrics)), replace=False)
         factors = 1 + ERROR * rng.standard_normal(len(chosen))
         return tuple(zip(chosen.tolist(), (metrics[chosen] * factors).tolist(), strict=True))
+
+
+#: The latest observation counts for so much at least: a mean over about 20 where things change.
+LEAST_WEIGHT = 0.05
+
+
+class Calibration:
+    """Running means of actual / estimated seconds of S types on K kinds of nodes; 1 until something is known.
+
+    The estimate itself counts as one observation, and an actual time includes what interference has added.
+    """
+
+    def __init__(self, types: int, kinds: int) -> None:
+        #: (S, K, 2) by which estimates are to be multiplied.
+        self.factors: Floats = np.ones((types, kinds, 2))
+        self._observed = np.ones((types, kinds, 2))
+
+    def observe(self, type_: int, kind: int, unit: int, estimated_s: float, actual_s: float) -> None:
+        """Learn from a subtask that has been completed; `estimated_s` is without calibration."""
+        place = type_, kind, unit
+        self._observed[place] += 1
+        weight = max(1 / self._observed[place], LEAST_WEIGHT)
+        self.factors[place] += weight * (actual_s / estimated_s - self.factors[place])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
+from fpga_pool.experiments.benefit import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from fpga_pool.client import PoolApi
-from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.drivers.slots.functions import function_model
 from fpga_pool.experiments.testbed.cases import Case
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.messages.work import JobRequest

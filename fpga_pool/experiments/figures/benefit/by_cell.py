@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit.cases import (
+from fpga_pool.experiments.benefit import (
     ALPHAS,
     CATALOGUES,
     LOAD_S,

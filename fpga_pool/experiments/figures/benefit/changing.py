@@ -7,7 +7,7 @@ import numpy as np
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit.cases import card_pool, reference_catalogue
+from fpga_pool.experiments.benefit import card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import (
     KEEPING,
     OURS,

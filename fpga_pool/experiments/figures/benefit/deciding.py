@@ -11,7 +11,7 @@ import numpy as np
 
 from fpga_pool.core.benefit.paper import Benefit, HoldParams
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit import CATALOGUES, card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import BASELINE, KEEPING, LOAD_S, REPLACING, benefit_vcpus, trace
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 

@@ -17,7 +17,7 @@ from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.plus import start_ready
 from fpga_pool.core.benefit.pool import Load, Move, OnlinePool
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.experiments.benefit.cases import CATALOGUES, LOAD_S, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit import CATALOGUES, LOAD_S, card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, curves, trace
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace

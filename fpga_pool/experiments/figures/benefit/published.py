@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga_pool.experiments.benefit.cases import CATALOGUES
+from fpga_pool.experiments.benefit import CATALOGUES
 from fpga_pool.experiments.figures.benefit.runs import (
     ALPHAS,
     BASELINE,

@@ -8,7 +8,7 @@ from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.experiments.benefit.cases import card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.benefit import card_pool, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Claim, Sample, Samples, Settings, X
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace

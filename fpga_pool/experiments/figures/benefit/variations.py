@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.experiments.benefit.cases import LOAD_S as ALL_LOADS_S
-from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, reference_catalogue
+from fpga_pool.experiments.benefit import LOAD_S as ALL_LOADS_S
+from fpga_pool.experiments.benefit import card_pool, random_speedups, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import (
     BASELINE,
     BOUND,

@@ -5,15 +5,6 @@ from functools import partial
 
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.figures.gangs.compare import (
-    RESPONSE,
-    SLOWDOWN,
-    by_load,
-    most_over_easy,
-    others_over_ours,
-    ours_over_measy,
-    over_easy,
-)
 from fpga_pool.experiments.figures.gangs.runs import (
     EASY,
     FEITELSON,
@@ -24,8 +15,15 @@ from fpga_pool.experiments.figures.gangs.runs import (
     MEASY,
     OURS,
     REASY,
+    RESPONSE,
+    SLOWDOWN,
     TRACE,
     Setting,
+    by_load,
+    most_over_easy,
+    others_over_ours,
+    ours_over_measy,
+    over_easy,
     results,
 )
 

@@ -7,8 +7,18 @@ from functools import partial
 import numpy as np
 
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.figures.gangs.compare import RESPONSE, SLOWDOWN
-from fpga_pool.experiments.figures.gangs.runs import FEITELSON, JANN, KEASY, LOADS, MEASY, OURS, Setting, results
+from fpga_pool.experiments.figures.gangs.runs import (
+    FEITELSON,
+    JANN,
+    KEASY,
+    LOADS,
+    MEASY,
+    OURS,
+    RESPONSE,
+    SLOWDOWN,
+    Setting,
+    results,
+)
 
 # ---- Figure 8
 
