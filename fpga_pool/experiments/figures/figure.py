@@ -79,8 +79,8 @@ class Claim:
     key: str
     #: What is stated, where in the paper, and the paper's own value.
     text: str
-    where: str
-    paper: str
+    where: str = "ours"
+    paper: str = "not given"
     #: Our values, by curve.
     ours: Mapping[str, float]
     unit: str = "%"

@@ -129,8 +129,6 @@ def _ratios_of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
     return Claim(
         key=f"{panel}-over-paper",
         text=f"{panel_title(catalogue, load_s)}: ours over the better of the paper's two, by alpha",
-        where="ours",
-        paper="not given",
         ours=ours,
         unit="x",
     )

@@ -231,8 +231,6 @@ def _of_catalogue(samples: Samples, catalogue: str) -> Claim:
     return Claim(
         key=f"{catalogue}-worth-of-foresight",
         text=f"catalogue {catalogue.upper()}, alpha 1, loads of {LOAD_S:g} s: mean share of the clairvoyant optimum",
-        where="ours",
-        paper="not given",
         ours=ours,
         why="A load that is right only if its function is asked for has to begin before that is known.",
     )

@@ -178,8 +178,6 @@ def _of_load(samples: Samples, length: str, load_s: float) -> Claim:
     return Claim(
         key=f"{panel}-share-of-optimum",
         text=f"all catalogues, {length} traces from empty slots, loads of {load_s:g} s: mean share of {what}",
-        where="ours",
-        paper="not given",
         ours=ours | ({LEAST: min(least)} if least else {}),
         why=""
         if load_s < 1

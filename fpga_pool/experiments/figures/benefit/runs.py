@@ -85,8 +85,6 @@ def share_claim(samples: Samples, panel: str, subject: str, policies: Sequence[s
     return Claim(
         key=f"{panel}-share-of-bound",
         text=f"{subject}: mean share of the bound",
-        where="ours",
-        paper="not given",
         ours={name: share_percent(samples, panel, name) for name in names},
     )
 
@@ -100,8 +98,6 @@ def least_claim(samples: Samples, panel: str, subject: str) -> Claim:
     return Claim(
         key=f"{panel}-least-over-paper",
         text=f"{subject}: ours over the better of the paper's two, at the alpha where that is least",
-        where="ours",
-        paper="not given",
         ours={OURS: min(ratios)},
         unit="x",
     )

@@ -210,8 +210,6 @@ def _more(key: str, samples: Samples, name: str, over: str, called: str, panels:
     return Claim(
         key=key,
         text=f"points by which {name} improves more than {called}, paired by seed",
-        where="ours",
-        paper="not given",
         ours=ours,
         unit="points",
     )

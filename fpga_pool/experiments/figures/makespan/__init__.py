@@ -1,7 +1,6 @@
 """Figures 2 to 9 of the makespan paper with the curve of `makespan` added, and small batches beside the optimum."""
 
 from fpga_pool.experiments.figures.makespan import estimates, hosts, mixture, small, throughput
-from fpga_pool.experiments.figures.makespan import mixture as fairness
 
 #: By number.
 EXPERIMENTS = (
@@ -10,7 +9,7 @@ EXPERIMENTS = (
     hosts.LOAD_EXPERIMENT,
     throughput.EXPERIMENT,
     mixture.EXPERIMENT,
-    fairness.FAIRNESS_EXPERIMENT,
+    mixture.FAIRNESS_EXPERIMENT,
     estimates.EXPERIMENT,
     estimates.PLANNING_TIME_EXPERIMENT,
     small.EXPERIMENT,
