@@ -17,7 +17,7 @@ from fpga_pool.model.messages.agents import Action, Command
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.store import columns, engine, schema
+from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
@@ -86,17 +86,17 @@ class Store:
     def migrate(self) -> None:
         """Bring the schema to this version of the code; nothing is done where it is there already."""
         with translated(), self.engine.begin() as connection:
-            schema.migrate(connection)
+            engine.migrate(connection)
 
     def check_schema(self) -> None:
         """Raise ServiceUnavailable, saying what to do, if the schema is older or newer than the code."""
         with translated(), self.engine.connect() as connection:
-            schema.check(connection)
+            engine.check_schema(connection)
 
     def schema_version(self) -> str:
         """Return the revision of the schema; "" before the first migration."""
         with translated(), self.engine.connect() as connection:
-            return schema.version(connection)
+            return engine.schema_version(connection)
 
     # Transactions ----------------------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.cluster.policies import Ect, NodeParams
-from fpga_pool.core.cluster.registry import NODE_POLICIES
+from fpga_pool.core.cluster.policies import NODE_POLICIES, Ect, NodeParams
 from fpga_pool.core.cluster.scorer import Network, features
 from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.policy import PolicyState

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fpga_pool.core.cluster.nodes import NodePolicy
 from fpga_pool.core.cluster.policies import NodeParams
 from fpga_pool.core.cluster.views import ClusterView
-from fpga_pool.core.learned.extra import require_torch
+from fpga_pool.core.learned import require_torch
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats
 

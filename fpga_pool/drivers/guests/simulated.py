@@ -13,8 +13,7 @@ from typing import Self
 
 from oslo_config import cfg
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain, parse
+from fpga_pool.drivers.guests.domain import Domain, GuestDriver, parse
 from fpga_pool.model.exceptions import FpgaPoolError
 
 LOG = logging.getLogger(__name__)

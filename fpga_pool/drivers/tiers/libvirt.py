@@ -16,9 +16,16 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.tiers import cgroups, privileged
-from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest, check_placing
 from fpga_pool.drivers.tiers.cgroups import GuestCgroup
-from fpga_pool.drivers.tiers.domain import PLACED_URI, Before, TieredDomain, parse
+from fpga_pool.drivers.tiers.domain import (
+    PLACED_URI,
+    Before,
+    TierDriver,
+    TieredDomain,
+    TieredGuest,
+    check_placing,
+    parse,
+)
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

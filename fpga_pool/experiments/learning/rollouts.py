@@ -18,10 +18,9 @@ from fpga_pool.core.cluster.views import ACCELERATOR, ClusterView
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.cluster.bound import bounds
+from fpga_pool.sim.cluster.bound import bounds, summary
 from fpga_pool.sim.cluster.generator import random_world
 from fpga_pool.sim.cluster.node import Interference
-from fpga_pool.sim.cluster.results import summary
 from fpga_pool.sim.cluster.simulator import Outcome, simulate
 from fpga_pool.sim.cluster.tables import World
 from fpga_pool.sim.cluster.workload import draw

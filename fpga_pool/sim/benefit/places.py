@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.look import UNUSED, Picture
-from fpga_pool.core.benefit.occupancy import EMPTY
+from fpga_pool.core.benefit.occupancy import EMPTY, Demand
 from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.shared.settings import PoolSettings

@@ -12,7 +12,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit import card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit import foresight
 from fpga_pool.experiments.figures.benefit.foresight import Unforeseen
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 
 JOBS = 4
 

@@ -10,7 +10,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.experiments.benefit import card_pool, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Claim, Sample, Samples, Settings, X
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
 #: Our policy, Algorithms 1 and 2, the baseline, and the curve of the bound.

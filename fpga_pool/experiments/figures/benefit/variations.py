@@ -30,7 +30,7 @@ from fpga_pool.experiments.figures.benefit.runs import (
     trace,
 )
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
 CORRELATION, HOLD = "correlation", "hold"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fpga_pool.core.learned.ncf import Ncf
+from fpga_pool.core.learned.dqn import Ncf
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
-from fpga_pool.sim.cluster.profiling import Profiler
+from fpga_pool.sim.cluster.node import Profiler
 from fpga_pool.sim.cluster.workload import draw
 
 WITH, WITHOUT = "with pre-training", "without pre-training"

@@ -17,8 +17,8 @@ import numpy as np
 from scipy import optimize
 
 from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.gangs.swf import Jobs
 from fpga_pool.sim.gangs.trace import Trace
-from fpga_pool.sim.gangs.workloads.job import Jobs
 
 # ---- Fitted to a trace
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from fpga_pool.core.types import Floats, Ints
-from fpga_pool.sim.gangs.workloads.job import Jobs
+from fpga_pool.sim.gangs.swf import Jobs
 
 _BUCKET_S = 1800.0
 _BUCKETS = 48
