@@ -14,15 +14,7 @@ from fpga_pool.experiments.benefit import (
     random_speedups,
     reference_catalogue,
 )
-from fpga_pool.experiments.figures.benefit.runs import (
-    KEEPING,
-    OURS,
-    REPLACING,
-    benefit_vcpus,
-    catalogue_benefits,
-    share_claim,
-    trace,
-)
+from fpga_pool.experiments.figures.benefit import runs
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
 
@@ -72,8 +64,8 @@ def cases(settings: Settings) -> list[Cell]:
 
 def measure(case: Cell, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    policies = KEEPING, REPLACING
-    yield from catalogue_benefits(case.panel, case.catalogue, case.load_s, case.alpha, policies, seed, settings)
+    policies = runs.KEEPING, runs.REPLACING
+    yield from runs.catalogue_benefits(case.panel, case.catalogue, case.load_s, case.alpha, policies, seed, settings)
 
 
 def claims(samples: Samples) -> list[Claim]:
@@ -82,7 +74,7 @@ def claims(samples: Samples) -> list[Claim]:
 
 
 def _of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
-    return share_claim(samples, panel_key(catalogue, load_s), panel_title(catalogue, load_s))
+    return runs.share_claim(samples, panel_key(catalogue, load_s), panel_title(catalogue, load_s))
 
 
 EXPERIMENT = Experiment(
@@ -109,9 +101,9 @@ def ratios_cases(settings: Settings) -> list[Cell]:
 def ratios_measure(case: Cell, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by three policies."""
     pool = _pool(case, seed)
-    jobs = trace(pool, case.alpha, seed, settings)
-    for name in (KEEPING, REPLACING, OURS):
-        yield Sample(case.panel, case.alpha, name, seed, benefit_vcpus(pool, jobs, name))
+    jobs = runs.trace(pool, case.alpha, seed, settings)
+    for name in (runs.KEEPING, runs.REPLACING, runs.OURS):
+        yield Sample(case.panel, case.alpha, name, seed, runs.benefit_vcpus(pool, jobs, name))
 
 
 def ratios_claims(samples: Samples) -> list[Claim]:
@@ -121,7 +113,7 @@ def ratios_claims(samples: Samples) -> list[Claim]:
 
 def _ratios_of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
     panel = panel_key(catalogue, load_s)
-    found = {float(x): ratio_of_means(samples, panel, x) for x in samples.places(panel, OURS)}
+    found = {float(x): ratio_of_means(samples, panel, x) for x in samples.places(panel, runs.OURS)}
     alpha = min(found, key=lambda x: found[x][0])
     ours = {"least": found[alpha][0], "at alpha": alpha, "mean": float(np.mean([ratio for ratio, _ in found.values()]))}
     if np.isfinite(found[alpha][1]):
@@ -139,10 +131,10 @@ def ratio_of_means(samples: Samples, panel: str, x: float | str) -> tuple[float,
 
     The error is that of the mean difference of the two on the same traces, as a share of the other's mean.
     """
-    other = max((KEEPING, REPLACING), key=lambda name: samples.mean(panel, name, x))
+    other = max((runs.KEEPING, runs.REPLACING), key=lambda name: samples.mean(panel, name, x))
     ours, theirs = (
-        np.array([samples.values(panel, name, x)[seed] for seed in sorted(samples.values(panel, OURS, x))])
-        for name in (OURS, other)
+        np.array([samples.values(panel, name, x)[seed] for seed in sorted(samples.values(panel, runs.OURS, x))])
+        for name in (runs.OURS, other)
     )
     error = (ours - theirs).std(ddof=1) / np.sqrt(len(ours)) / theirs.mean() if len(ours) > 1 else np.nan
     return float(ours.mean() / theirs.mean()), float(error)

@@ -14,21 +14,7 @@ from fpga_pool.core.benefit.paper import Benefit, HoldParams
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_speedups, reference_catalogue
 from fpga_pool.experiments.benefit import LOAD_S as ALL_LOADS_S
-from fpga_pool.experiments.figures.benefit.runs import (
-    BASELINE,
-    BOUND,
-    KEEPING,
-    LOAD_S,
-    OURS,
-    REPLACING,
-    SECONDS,
-    benefit_vcpus,
-    benefits,
-    curves,
-    mean_ratio,
-    share_claim,
-    trace,
-)
+from fpga_pool.experiments.figures.benefit import runs
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
@@ -63,20 +49,24 @@ def deciding_cases(settings: Settings) -> list[DecidingCase]:
 def deciding_measure(case: DecidingCase, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield ratios of mean benefits."""
     if case.panel == CORRELATION:
-        pool = card_pool(reference_catalogue("a"), LOAD_S)
+        pool = card_pool(reference_catalogue("a"), runs.LOAD_S)
         pools = [correlated(pool, case.x, 1000 * seed + i) for i in range(settings.scaled(DRAWN))]
         for alpha in ALPHAS:
             ratios = []
             for i, drawn in enumerate(pools):
-                jobs = trace(drawn, alpha, 1000 * seed + i, settings, seconds=SHORT_S)
-                ratios.append(benefit_vcpus(drawn, jobs, KEEPING) / benefit_vcpus(drawn, jobs, BASELINE))
+                jobs = runs.trace(drawn, alpha, 1000 * seed + i, settings, seconds=SHORT_S)
+                ratios.append(
+                    runs.benefit_vcpus(drawn, jobs, runs.KEEPING) / runs.benefit_vcpus(drawn, jobs, runs.BASELINE)
+                )
             yield Sample(CORRELATION, case.x, f"alpha {alpha:g}", seed, float(np.mean(ratios)))
         return
     keeping = Benefit(HoldParams(hold_s=case.x))
     for name in CATALOGUES:
-        pool = card_pool(reference_catalogue(name), LOAD_S)
-        traces = [trace(pool, alpha, seed, settings) for alpha in ALPHAS]
-        ratios = [benefit_vcpus(pool, jobs, REPLACING) / benefit_vcpus(pool, jobs, keeping) for jobs in traces]
+        pool = card_pool(reference_catalogue(name), runs.LOAD_S)
+        traces = [runs.trace(pool, alpha, seed, settings) for alpha in ALPHAS]
+        ratios = [
+            runs.benefit_vcpus(pool, jobs, runs.REPLACING) / runs.benefit_vcpus(pool, jobs, keeping) for jobs in traces
+        ]
         yield Sample(HOLD, case.x, f"catalogue {name.upper()}", seed, float(np.mean(ratios)))
 
 
@@ -163,11 +153,11 @@ def random_measure(case: RandomCase, seed: int, settings: Settings) -> Iterator[
     pool = card_pool(reference_catalogue("a"), case.load_s)
     for catalogue in range(settings.scaled(RANDOM_CATALOGUES)):
         drawn = random_speedups(pool, 1000 * seed + catalogue)
-        jobs = trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
-        names = curves((BASELINE, KEEPING, REPLACING), settings)
-        found = {sample.series: sample.value for sample in benefits("", 0.0, names, drawn, jobs, seed)}
+        jobs = runs.trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
+        names = runs.curves((runs.BASELINE, runs.KEEPING, runs.REPLACING), settings)
+        found = {sample.series: sample.value for sample in runs.benefits("", 0.0, names, drawn, jobs, seed)}
         for name in names:
-            shares.setdefault(name, []).append(100 * found[name] / found[BOUND])
+            shares.setdefault(name, []).append(100 * found[name] / found[runs.BOUND])
     for name, values in shares.items():
         yield Sample(_random_panel(case.load_s), case.alpha, name, seed, float(np.mean(values)))
 
@@ -178,7 +168,7 @@ def random_claims(samples: Samples) -> list[Claim]:
 
 
 def _random_of_load(samples: Samples, panel: str) -> Iterator[Claim]:
-    places = samples.places(panel, OURS)
+    places = samples.places(panel, runs.OURS)
     if not places:
         return
     yield Claim(
@@ -192,9 +182,9 @@ def _random_of_load(samples: Samples, panel: str) -> Iterator[Claim]:
         where="section V",
         paper="2.52 and 1.386",
         ours={
-            "benefit over throughput": mean_ratio(samples, panel, KEEPING, BASELINE),
-            "replacement over none": mean_ratio(samples, panel, REPLACING, KEEPING),
-            "ours over replacement": mean_ratio(samples, panel, OURS, REPLACING),
+            "benefit over throughput": runs.mean_ratio(samples, panel, runs.KEEPING, runs.BASELINE),
+            "replacement over none": runs.mean_ratio(samples, panel, runs.REPLACING, runs.KEEPING),
+            "ours over replacement": runs.mean_ratio(samples, panel, runs.OURS, runs.REPLACING),
         },
         unit="x",
         why="Both are properties of a catalogue: figure 8.",
@@ -246,11 +236,13 @@ def changing_measure(case: ChangingCase, seed: int, settings: Settings) -> Itera
     """Run one trace by each policy."""
     pool = card_pool(reference_catalogue("a"), CHANGING_LOAD_S)
     if case.panel == MIX:
-        jobs = trace(pool, case.alpha, seed, settings, drift_s=DRIFT_S)
-        yield from benefits(MIX, case.alpha, curves((KEEPING, REPLACING), settings), pool, jobs, seed)
+        jobs = runs.trace(pool, case.alpha, seed, settings, drift_s=DRIFT_S)
+        yield from runs.benefits(
+            MIX, case.alpha, runs.curves((runs.KEEPING, runs.REPLACING), settings), pool, jobs, seed
+        )
         return
-    jobs = losing(pool, trace(pool, case.alpha, seed, settings, seconds=2 * SECONDS), seed)
-    for name in curves((REPLACING,), settings):
+    jobs = losing(pool, runs.trace(pool, case.alpha, seed, settings, seconds=2 * runs.SECONDS), seed)
+    for name in runs.curves((runs.REPLACING,), settings):
         for learn in (True, False):
             series = name if learn else f"{name}, catalogue only"
             yield Sample(TENANT, case.alpha, series, seed, second_half_vcpus(pool, jobs, name, learn=learn))
@@ -281,15 +273,15 @@ def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool
 def changing_claims(samples: Samples) -> list[Claim]:
     """Return what section IV.C says."""
     return [
-        share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
+        runs.share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
         Claim(
             key="tenant-learning-gains",
             text="a tenant's workload changes and its benefit declines: what it gains to learn that",
             where="section IV.C",
             paper="reasonable to replace it",
             ours={
-                name: 100 * (mean_ratio(samples, TENANT, name, f"{name}, catalogue only") - 1)
-                for name in (REPLACING, OURS)
+                name: 100 * (runs.mean_ratio(samples, TENANT, name, f"{name}, catalogue only") - 1)
+                for name in (runs.REPLACING, runs.OURS)
             },
         ),
     ]
