@@ -10,7 +10,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.messages.agents import AssignJob, Command, InputSource, ObservedSlot, Report
 from fpga_pool.model.messages.gangs import GangReport, ObservedProcess, ObservedProcessor
-from fpga_pool.model.objects.pool import CPU, Job, SlotState
+from fpga_pool.model.objects.pool import CPU, Job
 from fpga_pool.model.objects.progress import moved_bytes, planned_bytes
 from fpga_pool.model.rules.batch.planning import known_time_models
 from fpga_pool.model.rules.pipeline.edges import input_sources, is_intermediate
@@ -29,32 +29,6 @@ class SimulatedHost:
     slots: tuple[ObservedSlot, ...]
     #: How many processors it gives to gangs.
     gang_processors: int = 0
-
-
-def fresh_hosts(
-    catalogue: Catalogue, board: str, *, hosts: int, cards: int, egress_bps: float, ingress_bps: float
-) -> list[SimulatedHost]:
-    """Return hosts like those of a new embedded pool: node-1, node-2 and so on, every slot empty."""
-    return [
-        SimulatedHost(
-            name=f"node-{number}",
-            egress_bps=egress_bps,
-            ingress_bps=ingress_bps,
-            slots=tuple(
-                ObservedSlot(
-                    slot=f"node-{number}/sim{card}/slot{region}",
-                    card=f"sim{card}",
-                    region=f"slot{region}",
-                    board=board,
-                    kind=kind,
-                    state=SlotState.EMPTY,
-                )
-                for card in range(cards)
-                for region, kind in enumerate(catalogue.board(board).slots)
-            ),
-        )
-        for number in range(1, hosts + 1)
-    ]
 
 
 class GangHosts:

@@ -217,14 +217,6 @@ class Occupancy:
         """Return a group of slots among which a policy chooses, in the order in which they come."""
         return {}
 
-    def withdraw(self, slot: int) -> None:
-        """Let a slot that is idle and empty serve no more; its number stays."""
-        kind, card = self.kind[slot], self.card[slot]
-        del self.idle[kind][EMPTY][slot]
-        self.idle_slots[kind] -= 1
-        self._slots_of[card].remove(slot)
-        self.slots -= 1
-
     # What happened ------------------------------------------------------------------------------------------------
 
     def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float, tenant: str = "") -> None:

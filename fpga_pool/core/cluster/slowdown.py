@@ -20,7 +20,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
-from typing import Any
 
 #: Types of the subtasks beside one, sorted.
 Companions = tuple[Hashable, ...]
@@ -83,21 +82,6 @@ class SlowdownModel:
             least = _LEAST_VARIANCE * _VARIANCES[str(key[0])]
             self._terms[key] = mean + gain * surprise, max(own * (1 - gain * slope), least)
         self._rates.clear()
-
-    def to_data(self) -> list[Any]:
-        """Return what has been learned, as plain data; types are to be JSON types for that."""
-        return [[list(key), *values] for key, values in self._terms.items()]
-
-    @classmethod
-    def from_data(cls, data: Sequence[Any]) -> "SlowdownModel":
-        """Return the model that `to_data` described; ValueError if that is no model."""
-        model = cls()
-        for key, mean, variance in data:
-            place = tuple(tuple(part) if isinstance(part, list) else part for part in key)
-            if place[0] not in _VARIANCES or not (abs(mean) < float("inf") and 0 < variance < float("inf")):
-                raise ValueError(f"slowdown model: no term: {key!r}")
-            model._terms[place] = float(mean), float(variance)
-        return model
 
     def _log_rate(self, type_: Hashable, companions: Companions) -> float:
         """Return the logarithm of the rate, not limited from above: noise must not bias what is learned."""

@@ -19,8 +19,8 @@ from fpga_pool.experiments.figures.makespan.workload import (
     curves,
     decide,
 )
-from fpga_pool.experiments.testbed.cases import DNN, WORDCOUNT, predict
-from fpga_pool.experiments.testbed.cases import Case as TestbedCase
+from fpga_pool.experiments.testbed import DNN, WORDCOUNT, planned
+from fpga_pool.experiments.testbed import Case as TestbedCase
 
 # ---- Figure 10: makespan over the optimum, which `exact` proves
 
@@ -117,7 +117,7 @@ def testbed_cases(_: Settings) -> list[TestbedCase]:
 def testbed_measure(case: TestbedCase, seed: int, _: Settings) -> Iterator[Sample]:
     """Predict one experiment under each policy; there is nothing random in it."""
     for series, policy in (*((name, name) for name in BASELINES), ("paper's", _OWN[case.name]), (OURS, OURS)):
-        yield Sample(_PANEL, case.name, series, seed, predict(case, policy).makespan_s)
+        yield Sample(_PANEL, case.name, series, seed, planned(case, policy).makespan_s)
 
 
 def testbed_claims(samples: Samples) -> Iterator[Claim]:
