@@ -271,33 +271,7 @@ class SqlReading(SqlTransaction):
         """The shard in question; it is read by who wants to know more than its name."""
         return self.shard_named(self._scope) if self._scope else NO_SHARD
 
-    def add(self, *things: Stored) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def save(self, thing: Stored) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def remove_servers(self, names: Collection[str]) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def send(self, command: Command) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def drop_commands(self, host: str) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def record_run(self, run: Run) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def forget_run(self, job_uuid: str) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def _refuse(self) -> None:
+    def _refuse(self, *_: object, **__: object) -> None:
         raise TypeError("this transaction is read-only")
+
+    add = save = remove_servers = send = drop_commands = record_run = forget_run = _refuse
