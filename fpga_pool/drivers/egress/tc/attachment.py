@@ -1,6 +1,6 @@
 """Place of the queue of a device: at its root for what leaves the host, behind an ifb for what enters it from a guest.
 
-Reading needs no privilege; what changes something goes through `privileged`.
+Reading needs no privilege; what changes something goes through `changes`.
 """
 
 import abc
@@ -10,8 +10,7 @@ import socket
 import zlib
 from collections.abc import Callable
 
-from fpga_pool.drivers import privileged
-from fpga_pool.drivers.egress.tc import netlink
+from fpga_pool.drivers.egress.tc import changes, netlink
 from fpga_pool.drivers.egress.tc.places import Link
 from fpga_pool.model.exceptions import Conflict, NotFound
 
@@ -53,8 +52,8 @@ class EgressAttachment(Attachment):
     def attach(self) -> Link:
         link = netlink.link(self.device)
         if self._named(netlink.is_ours, link.index):
-            privileged.detach_root(link.index)
-        privileged.attach_root(link.index)
+            changes.detach_root(link.index)
+        changes.attach_root(link.index)
         return link
 
     def current(self) -> Link | None:
@@ -67,7 +66,7 @@ class EgressAttachment(Attachment):
     def detach(self) -> None:
         index = self._index()
         if index is not None and self.current():
-            privileged.detach_root(index)
+            changes.detach_root(index)
 
 
 class IngressAttachment(Attachment):
@@ -83,13 +82,13 @@ class IngressAttachment(Attachment):
     def attach(self) -> Link:
         link = netlink.link(self.device)
         self._named(netlink.redirects, link.index, self._ifb)
-        privileged.remove_redirect(link.index, self._ifb)
+        changes.remove_redirect(link.index, self._ifb)
         try:
-            privileged.redirect_ingress(self.device, link.index, self._ifb)
+            changes.redirect_ingress(self.device, link.index, self._ifb)
             ifb = netlink.link(self._ifb)
-            privileged.attach_root(ifb.index)
+            changes.attach_root(ifb.index)
         except BaseException:
-            privileged.remove_redirect(link.index, self._ifb)
+            changes.remove_redirect(link.index, self._ifb)
             raise
         return ifb
 
@@ -111,7 +110,7 @@ class IngressAttachment(Attachment):
         index, ours = self._index(), None
         with contextlib.suppress(Conflict):
             ours = index if index is not None and netlink.redirects(index, self._ifb) else None
-        privileged.remove_redirect(ours, self._ifb)
+        changes.remove_redirect(ours, self._ifb)
 
 
 def detach_all_taps() -> None:

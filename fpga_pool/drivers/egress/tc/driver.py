@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fpga_pool.drivers import privileged
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
-from fpga_pool.drivers.egress.tc import netlink
+from fpga_pool.drivers.egress.tc import changes, netlink
 from fpga_pool.drivers.egress.tc.attachment import Attachment, EgressAttachment, IngressAttachment
 from fpga_pool.drivers.egress.tc.messages import HtbClass, packed
 from fpga_pool.drivers.egress.tc.places import (
@@ -158,10 +157,10 @@ class TcDriver(EgressDriver):
                 shaped.append(_ShapedFlow(limit.flow, limit.rate_bps, self._places.take(limit.flow)))
             groups = sorted({each.place.position for each in shaped} - self._groups)
             if groups:
-                privileged.add_groups(link.index, groups)
+                changes.add_groups(link.index, groups)
                 self._groups.update(groups)
             filters = [flow_filter for each in shaped for flow_filter in each.place.filters]
-            privileged.add_flows(link.index, [each.htb(link) for each in shaped], filters)
+            changes.add_flows(link.index, [each.htb(link) for each in shaped], filters)
         except BaseException:
             for each in shaped:
                 self._places.give_back(each.place)
@@ -182,7 +181,7 @@ class TcDriver(EgressDriver):
             for new in changed
             if debt_matters(self._flows[new.flow.key].shape(self._link), new.shape(self._link))
         ]
-        missing = privileged.change_classes(self._link.index, [new.htb(self._link) for new in changed], forgiven)
+        missing = changes.change_classes(self._link.index, [new.htb(self._link) for new in changed], forgiven)
         self._flows.update((new.flow.key, new) for new in changed)
         if missing:
             lost = [key for key in rates_bps if self._flows[key].place.classid in missing]
@@ -194,7 +193,7 @@ class TcDriver(EgressDriver):
             return
         places = [self._flows[key].place for key in keys]
         filters = [flow_filter for place in places for flow_filter in place.filters]
-        privileged.remove_flows(self._link.index, [place.classid for place in places], filters)
+        changes.remove_flows(self._link.index, [place.classid for place in places], filters)
         for key, place in zip(keys, places, strict=True):
             del self._keys[_stream(self._flows.pop(key).flow)]
             self._places.give_back(place)
