@@ -12,7 +12,7 @@ from fpga_pool.core.cluster.policies import NODE_POLICIES, Ect, NodeParams
 from fpga_pool.core.cluster.scorer import Network, features
 from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, parameter
 
 #: Share of the learned policy until something is known, and its limits.
 FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.25, 0.02, 0.97
@@ -88,9 +88,9 @@ SHORTLIST = 1.5
 class LearnedParams(NodeParams):
     """The whole chain by default."""
 
-    node: str = field(default="slowdown", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
-    calibrate: bool = field(default=True, metadata={"help": "Whether estimates follow the times that subtasks took."})
-    guard: bool = field(default=True, metadata={"help": "Whether responses decide how many tasks the scorer places."})
+    node: str = parameter("slowdown", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
+    calibrate: bool = parameter(True, "Whether estimates follow the times that subtasks took.")
+    guard: bool = parameter(True, "Whether responses decide how many tasks the scorer places.")
 
 
 class Learned(Ect):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUn
 from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.learned.iawp import Iawp
 from fpga_pool.core.policy import Parametrised, PolicyState
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, parameter
 
 #: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
 NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
@@ -39,8 +39,8 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
     params: Any = made.Params if isinstance(made, Parametrised) else None
     defaults: dict[str, Any] = {field.name: field.default for field in fields(params)} if params else {}
     values = {}
-    for parameter in listed.split(","):
-        key, _, value = parameter.partition("=")
+    for assigned in listed.split(","):
+        key, _, value = assigned.partition("=")
         if key not in defaults:
             raise ValueError(f"node: {name}: {key!r}: no such parameter; available: {', '.join(defaults) or 'none'}")
         kind: Any = type(defaults[key])
@@ -58,12 +58,10 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
 class NodeParams:
     """What a cluster policy has its nodes do."""
 
-    node: str = field(default="ect", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
-    corun: bool = field(default=True, metadata={"help": "Whether subtasks share an accelerator."})
-    admission: bool = field(
-        default=True, metadata={"help": "Whether a subtask waits until the node has memory for it."}
-    )
-    calibrate: bool = field(default=False, metadata={"help": "Whether estimates follow the times that subtasks took."})
+    node: str = parameter("ect", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
+    corun: bool = parameter(True, "Whether subtasks share an accelerator.")
+    admission: bool = parameter(True, "Whether a subtask waits until the node has memory for it.")
+    calibrate: bool = parameter(False, "Whether estimates follow the times that subtasks took.")
 
     def node_policy(self) -> NodePolicy:
         """Return the policy within nodes."""
@@ -74,14 +72,14 @@ class NodeParams:
 class RandomParams(NodeParams):
     """As in the paper, where the baseline chooses nodes and units at random (section 5.3)."""
 
-    node: str = field(default="random", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
+    node: str = parameter("random", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatsParams(NodeParams):
     """PATS on both levels."""
 
-    node: str = field(default="pats", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
+    node: str = parameter("pats", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 class Placing(ABC):
