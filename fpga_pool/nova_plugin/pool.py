@@ -273,7 +273,8 @@ class Pool:
         try:
             columns, at = self._ask(), self._clock()
             self._note_observations()
-            catalogue = self._catalogue = self._catalogue or self._observed_catalogue()
+            catalogue = self._catalogue or self._observations.applied_to(self._read_catalogue())
+            self._catalogue = catalogue
         except (MessagingError, FpgaPoolError) as error:
             self._breaker.note_failure()
             return self._stale(f"the pool cannot be queried: {error}")
@@ -303,9 +304,6 @@ class Pool:
             return
         if found != self._observations:
             self._observations, self._catalogue = found, None
-
-    def _observed_catalogue(self) -> Catalogue:
-        return self._observations.applied_to(self._read_catalogue())
 
     def _younger_than(self, age_s: float) -> Picture | None:
         known = self._known

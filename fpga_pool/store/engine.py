@@ -165,10 +165,6 @@ def _is_snapshot(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("snapshot"))
 
 
-def _only_reads(connection: Connection) -> bool:
-    return _is_snapshot(connection) or bool(connection.get_execution_options().get("single_read"))
-
-
 # Database servers --------------------------------------------------------------------------------------------------
 
 #: What a URL asks of its driver, unless it says otherwise.  libpq has no limit to the silence of a server whose host
@@ -288,7 +284,8 @@ def _use_log(connection: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
-    connection.exec_driver_sql("BEGIN DEFERRED" if _only_reads(connection) else "BEGIN IMMEDIATE")
+    only_reads = _is_snapshot(connection) or connection.get_execution_options().get("single_read")
+    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
 
 
 # ---- The schema's version: alembic, set up in code, so that no file has to be found

@@ -101,7 +101,10 @@ class Model:
             width = int(problem.shape_fpgas[shape])
             holds = can_hold(problem, np.array([wish]), np.array([width]))[0]
             for enclosure in np.flatnonzero(holds).tolist():
-                size, topology = self._size(enclosure)
+                size, topology = (
+                    int(problem.enclosure_fpgas[enclosure]),
+                    Topology(int(problem.enclosure_links[enclosure])),
+                )
                 if wish == Links.ANY or topology == Topology.FULL:
                     found.append((shape, enclosure, None))
                 else:
@@ -110,9 +113,6 @@ class Model:
             place: self._model.add_variable(f"place_{task}_{number}", cat="Binary")
             for number, place in enumerate(found)
         }
-
-    def _size(self, enclosure: int) -> tuple[int, Topology]:
-        return int(self._problem.enclosure_fpgas[enclosure]), Topology(int(self._problem.enclosure_links[enclosure]))
 
     def _picks(self) -> "list[dict[int, LpVariable]]":
         """Return for each task a binary unknown per FPGA that it may pick where it takes any."""

@@ -58,7 +58,7 @@ class SimulatedGuests(GuestDriver):
         with self._lock:
             numbers = sorted(self._ports.get(instance, ()))
             functions = dict(self._functions.get(instance, {}))
-        ports = {number: str(self._socket(instance, number)) for number in numbers}
+        ports = {number: str(self._directory / f"{instance}.{number}") for number in numbers}
         return replace(domain, ports=ports, functions=functions)
 
     def check(self, domain: Domain) -> None:
@@ -82,6 +82,3 @@ class SimulatedGuests(GuestDriver):
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _socket(self, instance: str, number: int) -> Path:
-        return self._directory / f"{instance}.{number}"

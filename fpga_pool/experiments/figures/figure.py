@@ -124,7 +124,7 @@ class Experiment:
     panels: tuple[Panel, ...]
     cases: Callable[[Settings], Sequence[Any]]
     measure: Callable[[Any, int, Settings], Iterable[Sample]]
-    claims: Callable[[Samples], Sequence[Claim]]
+    claims: Callable[[Samples], Iterable[Claim]]
     #: Seconds of this machine were measured: other runs give other values.
     timed: bool = False
     #: It is made of a real trace, which the project does not have.

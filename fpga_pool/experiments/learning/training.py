@@ -92,7 +92,11 @@ class Adam:
         return (self.rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
 
 
-# ---- Evolution
+# ---- Evolution: the response times of whole runs as the objective, which no gradient of a prediction knows
+
+# Salimans et al. (2017): pairs of opposite perturbations, ranks instead of values; steps by Adam.  Only the output
+# layer evolves, for a few hundred runs say little about more parameters; the hidden layers are those of the supervised
+# start.
 
 #: Weight of the logarithm of the 95th percentile beside that of the mean.
 TAIL = 0.5

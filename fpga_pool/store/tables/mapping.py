@@ -33,10 +33,6 @@ from fpga_pool.store.tables.families import PolicyMemoryRow, TaskRow
 ValueT = TypeVar("ValueT")
 
 
-def _nothing(thing: Any) -> dict[str, Any]:  # noqa: ARG001
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where values of a class are stored."""
@@ -45,7 +41,7 @@ class Place:
     #: Field that names a value.
     key: str
     #: Columns that the database needs beside the fields.
-    derived: Callable[[Any], dict[str, Any]] = _nothing
+    derived: Callable[[Any], dict[str, Any]] = lambda _: {}
 
 
 #: In the order in which rows may refer to each other.

@@ -14,10 +14,9 @@ from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Claim, Samples, Settings
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.gangs.results import batch_means, bounded_slowdown, response_s
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf
-from fpga_pool.sim.gangs.trace import Trace, draw, trace_of
+from fpga_pool.sim.gangs.trace import Trace, batch_means, bounded_slowdown, draw, response_s, trace_of
 from fpga_pool.sim.gangs.workloads.models import synthetic
 
 EASY, KEASY, REASY, MEASY, OURS = "easy", "keasy", "reasy", "measy", "measy_plus"

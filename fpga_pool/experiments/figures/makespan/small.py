@@ -132,10 +132,6 @@ def testbed_claims(samples: Samples) -> Iterator[Claim]:
             )  # fmt: skip
 
 
-def _claims(samples: Samples) -> list[Claim]:
-    return list(testbed_claims(samples))
-
-
 TESTBED_EXPERIMENT = Experiment(
     number=2,
     title="the testbed, as fluid",
@@ -143,5 +139,5 @@ TESTBED_EXPERIMENT = Experiment(
     panels=(Panel(key=_PANEL, title="word count and DNN", x_label="experiment"),),
     cases=testbed_cases,
     measure=testbed_measure,
-    claims=_claims,
+    claims=testbed_claims,
 )

@@ -11,8 +11,16 @@ from fpga_pool.sim.gangs.workloads.calibrated import (
     jann_calibrated,
     jann_form,
 )
-from fpga_pool.sim.gangs.workloads.lublin import ALL, BATCH, INTERACTIVE, bucket_weights, lublin
-from fpga_pool.sim.gangs.workloads.models import head_sizes, head_times, tsafrir
+from fpga_pool.sim.gangs.workloads.models import (
+    ALL,
+    BATCH,
+    INTERACTIVE,
+    bucket_weights,
+    head_sizes,
+    head_times,
+    lublin,
+    tsafrir,
+)
 
 COUNT = 20_000
 
