@@ -25,8 +25,7 @@ from rich.console import Console
 
 from fpga_pool.client import BatchProgress, BatchResult, Client, JobSpec
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.embedded import Options, start_pool, stop_pool
-from fpga_pool.experiments.machine import Machine
+from fpga_pool.experiments.embedded import Machine, Options, start_pool, stop_pool
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState, ProcessState
 from fpga_pool.model.objects.pool import Job, JobState, LeaseKind, Slot, SlotState

@@ -16,11 +16,7 @@ OPTS = [
         help="Whether the filters and weighers of the pool are active. If false, instances are placed as if they were "
         "not installed.",
     ),
-    cfg.StrOpt(
-        "transport_url",
-        secret=True,
-        help="Message bus of the pool; defaults to that of nova-scheduler.",
-    ),
+    cfg.StrOpt("transport_url", secret=True, help="Message bus of the pool; defaults to that of nova-scheduler."),
     cfg.StrOpt(
         "key",
         default=str(KEYS / "nova.pem"),
@@ -32,13 +28,7 @@ OPTS = [
         help="Catalogue file, the same as that of the pool ([functions] catalogue there); defaults to "
         "/etc/fpga_pool/catalogue.toml, or else the catalogue installed with fpga_pool.",
     ),
-    cfg.FloatOpt(
-        "timeout",
-        default=2.0,
-        min=0.1,
-        max=60.0,
-        help="Timeout of requests to the pool in seconds.",
-    ),
+    cfg.FloatOpt("timeout", default=2.0, min=0.1, max=60.0, help="Timeout of requests to the pool in seconds."),
     cfg.FloatOpt(
         "snapshot_age",
         default=1.0,
@@ -62,10 +52,7 @@ OPTS = [
         "wait in vain.",
     ),
     cfg.FloatOpt(
-        "breaker_reset",
-        default=30.0,
-        min=0.0,
-        help="Time in seconds for which the pool is then not queried.",
+        "breaker_reset", default=30.0, min=0.0, help="Time in seconds for which the pool is then not queried."
     ),
     cfg.BoolOpt(
         "fail_open",

@@ -19,8 +19,7 @@ from fpga_pool.core.cluster.learned import SHORTLIST, scores
 from fpga_pool.core.cluster.scorer import Floats32, Network
 from fpga_pool.core.cluster.views import ACCELERATOR, ClusterView, TaskView
 from fpga_pool.core.types import Floats, Ints
-from fpga_pool.nova_plugin.loads import BUSY, HELD, IN_SERVICE, LEASED
-from fpga_pool.nova_plugin.pool import Breaker, Picture
+from fpga_pool.nova_plugin.pool import BUSY, HELD, IN_SERVICE, LEASED, Breaker, Picture
 from fpga_pool.nova_plugin.request import Request
 from fpga_pool.nova_plugin.weighers import CONF, PoolWeigher
 

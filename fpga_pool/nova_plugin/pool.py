@@ -7,26 +7,106 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpga_pool.conf.catalogue import private_key
+from fpga_pool.core.cluster.scorer import Floats32
+from fpga_pool.core.types import Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
-from fpga_pool.nova_plugin.loads import Loads, LoadTables
 from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
+
+#: Columns: slots in service, those that compute, and those with a lease; then those that are held until their holder
+#: ends, by function.  The last column is for functions that are not in the catalogue.
+IN_SERVICE, BUSY, LEASED, HELD = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loads:
+    """How loaded the hosts of a snapshot are; never changed, so threads may share it."""
+
+    providers: Providers
+    functions: Sequence[str]
+    #: (H, HELD + functions + 1) counts of slots, in the order of the hosts.
+    counts: Floats32
+    #: How many hosts were counted for it, beyond what was known from the table before.
+    counted: int
+
+
+class LoadTables:
+    """Keeps the last table; threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: Loads | None = None
+
+    def of(self, providers: Providers, functions: Sequence[str]) -> Loads:
+        """Return the table of a snapshot; `functions` are those of the catalogue."""
+        with self._lock:
+            last = self._last
+            if last is None or last.providers is not providers or last.functions != functions:
+                last = self._last = _loads(providers, functions, last)
+            return last
+
+
+def _loads(providers: Providers, functions: Sequence[str], before: Loads | None) -> Loads:
+    pool = providers.pool
+    # The providers of a snapshot with the same slots in the same rows have the array of the one before.
+    if before is not None and before.providers.of_slot is providers.of_slot and before.functions == functions:
+        hosts = _changed(before.providers.pool, pool)
+        counts = before.counts.copy()
+    else:
+        hosts = np.arange(len(pool.hosts["name"]))
+        counts = np.zeros((len(hosts), HELD + len(functions) + 1), dtype=np.float32)
+    if len(hosts):
+        counts[hosts] = _counted(pool, functions, hosts)
+    return Loads(providers, functions, counts, len(hosts))
+
+
+def _changed(before: PoolColumns, now: PoolColumns) -> Ints:
+    """Return the hosts of which the row, or that of a slot, is another one."""
+    hosts = before.hosts["changed_in"] != now.hosts["changed_in"]
+    hosts[now.slot_host[before.slots["changed_in"] != now.slots["changed_in"]]] = True
+    return np.flatnonzero(hosts)
+
+
+def _counted(pool: PoolColumns, functions: Sequence[str], hosts: Ints) -> Floats32:
+    """Return (hosts, columns) the counts of these hosts, which are in order."""
+    here = np.zeros(len(pool.hosts["name"]), dtype=bool)
+    here[hosts] = True
+    rows = np.flatnonzero(here[pool.slot_host])
+    host, width = np.searchsorted(hosts, pool.slot_host[rows]), HELD + len(functions) + 1
+    lease = pool.slots["lease"][rows]
+    leased = lease != pool.numbers.get("", -1)
+    held = leased & (pool.slots["revocable"][rows] == 0)
+    column = np.full(len(pool.words), width - 1)
+    known = [(pool.numbers[name], HELD + place) for place, name in enumerate(functions) if name in pool.numbers]
+    for number, place in known:
+        column[number] = place
+    busy = pool.slots["state"][rows] == pool.numbers.get(SlotState.BUSY, -1)
+    of_function = column[pool.slots["function"][rows]]
+    parts = ((pool.in_service[rows], IN_SERVICE), (busy, BUSY), (leased, LEASED), (held, of_function[held]))
+    cells = np.concatenate([host[mask] * width + place for mask, place in parts])
+    counts = np.bincount(cells, minlength=len(hosts) * width).astype(np.float32)
+    return counts.reshape(len(hosts), width)
+
+
+# ---- The pool
 
 LOG = logging.getLogger(__name__)
 
@@ -193,7 +273,8 @@ class Pool:
         try:
             columns, at = self._ask(), self._clock()
             self._note_observations()
-            catalogue = self._catalogue = self._catalogue or self._observed_catalogue()
+            catalogue = self._catalogue or self._observations.applied_to(self._read_catalogue())
+            self._catalogue = catalogue
         except (MessagingError, FpgaPoolError) as error:
             self._breaker.note_failure()
             return self._stale(f"the pool cannot be queried: {error}")
@@ -223,9 +304,6 @@ class Pool:
             return
         if found != self._observations:
             self._observations, self._catalogue = found, None
-
-    def _observed_catalogue(self) -> Catalogue:
-        return self._observations.applied_to(self._read_catalogue())
 
     def _younger_than(self, age_s: float) -> Picture | None:
         known = self._known

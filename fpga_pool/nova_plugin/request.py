@@ -18,13 +18,14 @@ from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.rules.instance.explaining import explain_host
 from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
-from fpga_pool.nova_plugin.attempts import FurtherAttempt, further_attempts
 from fpga_pool.nova_plugin.candidates import (
     UNKNOWN,
     Candidate,
     FreeSlots,
+    FurtherAttempt,
     Needs,
     Slots,
+    further_attempts,
     only_rows,
     slots_of,
     what_is_left,

@@ -13,7 +13,7 @@ from nova.scheduler.utils import get_weight_multiplier
 from oslo_log import log as logging
 
 from fpga_pool.model.rules.instance.fitting import NOT_HAD
-from fpga_pool.nova_plugin.attempts import FurtherAttempt
+from fpga_pool.nova_plugin.candidates import FurtherAttempt
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.request import REQUESTS, Request
 

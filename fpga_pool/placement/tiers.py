@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpga_pool.model.exceptions import Conflict, NotFound
-from fpga_pool.model.flavor import (
-    TIER_CLASSES,
-    TIERS_TRAIT,
-    Tier,
-    tiers_provider_name,
-    tiers_provider_uuid,
-)
+from fpga_pool.model.flavor import TIER_CLASSES, TIERS_TRAIT, Tier, tiers_provider_name, tiers_provider_uuid
 from fpga_pool.placement.client import PlacementClient
 
 LOG = logging.getLogger(__name__)
@@ -102,11 +96,4 @@ class TierAccounts:
 
 
 def _inventory(total: int) -> dict[str, Any]:
-    return {
-        "total": total,
-        "reserved": 0,
-        "min_unit": 1,
-        "max_unit": total,
-        "step_size": 1,
-        "allocation_ratio": 1.0,
-    }
+    return {"total": total, "reserved": 0, "min_unit": 1, "max_unit": total, "step_size": 1, "allocation_ratio": 1.0}

@@ -23,7 +23,7 @@ from fpga_pool.model.rules.shared.audit import (
 )
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
-from fpga_pool.placement.comparison import Allocations, differences, leaked
+from fpga_pool.placement.sync import Allocations, differences, leaked
 from fpga_pool.store.store import Store
 
 #: If more leases than this, and more than half of all, seem to have no allocation, it is Placement that has lost

@@ -15,8 +15,8 @@ from fpga_pool.conf.drivers.tc import shaped_devices
 from fpga_pool.conf.drivers.tiers import NO_TIERS, parse_pcpus
 from fpga_pool.conf.scheduler import pool_settings, quota_limits
 from fpga_pool.drivers.egress.base import EgressDriver
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.drivers.guests.domain import GuestDriver
+from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue

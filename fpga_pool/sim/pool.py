@@ -19,22 +19,18 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, Report
-from fpga_pool.model.messages.work import BatchRequest, TaskRequest
+from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, Batch, Job, Slot
 from fpga_pool.model.rules.batch.admission import create_batch
 from fpga_pool.model.rules.batch.family import BatchFamily
-from fpga_pool.model.rules.shared.changes import drain_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
-from fpga_pool.model.rules.shared.reconcile import tick
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.sim.agents import SimulatedAgent
-from fpga_pool.sim.course import Course
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.gangs.host import GuestTimes
-from fpga_pool.sim.hosts import GangHosts, SimulatedHost
+from fpga_pool.sim.hosts import Course, GangHosts, SimulatedHost
 from fpga_pool.sim.scheduler import OWNER, FailureCount, SimulatedScheduler
 from fpga_pool.sim.store import MemoryStore
 from fpga_pool.sim.surroundings import Delays
@@ -146,14 +142,6 @@ class SimulatedPool:
         """Have a batch arrive."""
         self.change_at(time_s, lambda tx: create_batch(tx, request, self.catalogue, self.settings, self.engine.now_s))
 
-    def submit_task_at(self, time_s: float, request: TaskRequest) -> None:
-        """Have a task arrive."""
-        self.change_at(time_s, lambda tx: create_task(tx, request, self.catalogue, self.settings, self.engine.now_s))
-
-    def fail_slot_at(self, time_s: float, name: str) -> None:
-        """Have a slot fail for good."""
-        self.at(time_s, partial(self.fail_slot, name))
-
     def fail_slot(self, name: str) -> None:
         """Have a slot fail now, until it is repaired; what computes there is lost."""
         self.agents[name.split("/")[0]].fail_slot(name)
@@ -162,18 +150,6 @@ class SimulatedPool:
     def repair_slot(self, name: str) -> None:
         """Have a slot that failed answer again from now on."""
         self.agents[name.split("/")[0]].repair_slot(name)
-
-    def drain_slot_at(self, time_s: float, name: str) -> None:
-        """Have the operator drain a slot."""
-        self.change_at(time_s, lambda tx: drain_slot(tx, name, "simulated", self.engine.now_s))
-
-    def lose_host_at(self, time_s: float, name: str) -> None:
-        """Have a host leave without a word; it is missed after the time the settings say."""
-        self.at(time_s, partial(self.vanish, name))
-        missed_s = self.settings.host_timeout_s + 1.0
-        self.change_at(
-            time_s + missed_s, lambda tx: tick(tx, self.settings, self.engine.now_s, {name: missed_s})
-        )  # fmt: skip
 
     def vanish(self, host: str) -> None:
         """Have a host lose its power now; what computes there is lost."""
@@ -228,12 +204,7 @@ class SimulatedPool:
         self.engine.run(until_s)
 
     def run_families(
-        self,
-        policies: PoolPolicies,
-        *,
-        seed: int = 0,
-        until_s: float = 1e9,
-        intervals: Intervals | None = None,
+        self, policies: PoolPolicies, *, seed: int = 0, until_s: float = 1e9, intervals: Intervals | None = None
     ) -> None:
         """Let time pass until it is over, or until `until_s`, with loops that look as often as those of a live pool.
 

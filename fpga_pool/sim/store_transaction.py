@@ -192,11 +192,7 @@ class MemoryTransaction:
         return sorted(self._store.members("held", host), key=lambda job: (job.finished_at or 0.0, job.uuid))
 
     def leases(
-        self,
-        *,
-        slots: Collection[str] | None = None,
-        host: str | None = None,
-        holders: Collection[str] | None = None,
+        self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:
         if slots is not None:
             found = [lease for slot in set(slots) for lease in self._store.members("lease", slot)]

@@ -4,34 +4,17 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import (
-    Boolean,
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    Row,
-    Select,
-    String,
-    Table,
-    bindparam,
-    case,
-    func,
-    literal,
-    or_,
-    select,
-    type_coerce,
-    union_all,
-)
+import sqlalchemy as sa
 
 from fpga_pool.model.rules.shared.columns import PoolColumns, already_sent
 from fpga_pool.store.tables.models import HostRow, LeaseRow, ShardRow, SlotRow
 
-_HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
+_HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("sa.Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
 
-_GENERATIONS = select(_SHARDS.c.name, _SHARDS.c.pool_generation)
-_SIZE = select(
-    select(func.count()).select_from(_HOSTS).scalar_subquery(),
-    select(func.count()).select_from(_SLOTS).scalar_subquery(),
+_GENERATIONS = sa.select(_SHARDS.c.name, _SHARDS.c.pool_generation)
+_SIZE = sa.select(
+    sa.select(sa.func.count()).select_from(_HOSTS).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(_SLOTS).scalar_subquery(),
 )
 #: In the order of the columns of `model.rules.shared.columns`; the place of a slot is what its name says after the
 #: host.
@@ -44,9 +27,9 @@ _SLOT_COLUMNS = (
     _SLOTS.c.board,
     _SLOTS.c.kind,
     _SLOTS.c.links,
-    type_coerce(_SLOTS.c.state, String),
+    sa.type_coerce(_SLOTS.c.state, sa.String),
     _SLOTS.c.function,
-    type_coerce(_LEASES.c.kind, String),
+    sa.type_coerce(_LEASES.c.kind, sa.String),
     _LEASES.c.holder,
     _LEASES.c.revocable,
     _SLOTS.c.drain_requested,
@@ -57,9 +40,11 @@ _SHARD, _HOST, _SLOT, _COUNT = "shard", "host", "slot", "count"
 _TEXTS, _NUMBERS = 11, 3
 
 
-def _newer(columns: Sequence[ColumnElement[Any]], table: Table) -> Select[Any]:
+def _newer(columns: Sequence[sa.ColumnElement[Any]], table: sa.Table) -> sa.Select[Any]:
     """Return what asks for the rows of one shard that changed after one of its generations."""
-    return select(*columns).where(table.c.shard == bindparam("of_shard"), table.c.changed_in > bindparam("seen"))
+    return sa.select(*columns).where(
+        table.c.shard == sa.bindparam("of_shard"), table.c.changed_in > sa.bindparam("seen")
+    )
 
 
 #: Made once: to make a statement takes longer than to execute it.
@@ -69,15 +54,15 @@ _NEWER_SLOTS = _newer(_SLOT_COLUMNS, _SLOTS).select_from(
 )
 
 
-def read(connection: Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
+def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
     """Return the hosts and slots that changed after these generations; of shards not named, all.
 
     What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
     sent = already_sent(seen, now)
-    hosts: list[Row[Any]] = []
-    slots: list[Row[Any]] = []
+    hosts: list[sa.Row[Any]] = []
+    slots: list[sa.Row[Any]] = []
     for shard, generation in now.items():
         if generation > sent.get(shard, -1):
             newer = {"of_shard": shard, "seen": sent.get(shard, -1)}
@@ -90,12 +75,12 @@ def read(connection: Connection, seen: Mapping[str, int], *, count: bool) -> Poo
     return PoolColumns.of(now, hosts, [_slot(row) for row in slots], size)
 
 
-def read_changes(connection: Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns | None:
+def read_changes(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns | None:
     """Return the same by one statement, which needs no transaction of its own; None where other shards exist now."""
     values: dict[str, Any] = {}
     for place, (shard, generation) in enumerate(sorted(seen.items())):
         values |= {f"shard_{place}": shard, f"seen_{place}": generation}
-    rows: dict[str, list[Row[Any]]] = {_SHARD: [], _HOST: [], _SLOT: [], _COUNT: []}
+    rows: dict[str, list[sa.Row[Any]]] = {_SHARD: [], _HOST: [], _SLOT: [], _COUNT: []}
     for row in connection.execute(_changes(len(seen), count=count), values):
         rows[row.of].append(row)
     now = {row.text_0: row.number_0 for row in rows[_SHARD]}
@@ -108,12 +93,12 @@ def read_changes(connection: Connection, seen: Mapping[str, int], *, count: bool
 
 
 @cache
-def _changes(shards: int, *, count: bool) -> CompoundSelect[Any]:
+def _changes(shards: int, *, count: bool) -> sa.CompoundSelect[Any]:
     """Return the queries for all shards, and for changes in a number of them after given generations."""
     hosts, slots = (
-        or_(
+        sa.or_(
             *(
-                (of.c.shard == bindparam(f"shard_{place}")) & (of.c.changed_in > bindparam(f"seen_{place}"))
+                (of.c.shard == sa.bindparam(f"shard_{place}")) & (of.c.changed_in > sa.bindparam(f"seen_{place}"))
                 for place in range(shards)
             )
         )
@@ -129,23 +114,23 @@ def _changes(shards: int, *, count: bool) -> CompoundSelect[Any]:
     if count:
         host_count, slot_count = _SIZE.selected_columns
         parts.append(_part(_COUNT, [], [host_count, slot_count]))
-    return union_all(*parts)
+    return sa.union_all(*parts)
 
 
-def _part(of: str, texts: Sequence[ColumnElement[Any]], numbers: Sequence[ColumnElement[Any]]) -> Select[Any]:
+def _part(of: str, texts: Sequence[sa.ColumnElement[Any]], numbers: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
     """Return a part of the one statement: its columns have the same types in every part."""
-    all_texts = list(texts) + [literal("")] * (_TEXTS - len(texts))
-    all_numbers = [_number(number) for number in numbers] + [literal(0)] * (_NUMBERS - len(numbers))
-    return select(
-        literal(of).label("of"),
+    all_texts = list(texts) + [sa.literal("")] * (_TEXTS - len(texts))
+    all_numbers = [_number(number) for number in numbers] + [sa.literal(0)] * (_NUMBERS - len(numbers))
+    return sa.select(
+        sa.literal(of).label("of"),
         *(text.label(f"text_{place}") for place, text in enumerate(all_texts)),
         *(number.label(f"number_{place}") for place, number in enumerate(all_numbers)),
     )
 
 
-def _number(column: ColumnElement[Any]) -> ColumnElement[Any]:
+def _number(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """Return a column as a number: PostgreSQL has booleans that are none."""
-    return case((column, 1), else_=0) if isinstance(column.type, Boolean) else column
+    return sa.case((column, 1), else_=0) if isinstance(column.type, sa.Boolean) else column
 
 
 def _slot(row: Sequence[Any]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ continued by the next.  What removed jobs and leases of instances have used stay
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,12 @@ from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
 from fpga_pool.model.objects.pool import ENDED_BATCHES, JobState, LeaseState
 from fpga_pool.model.objects.tasks import ENDED_TASKS
+from fpga_pool.store.engine import translated
 from fpga_pool.store.quotas import keep_usage_of_jobs, keep_usage_of_leases
-from fpga_pool.store.removal import remove_host
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
+from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, ServerRow, TaskRow
+from fpga_pool.store.tables.models import BatchRow, CommandRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
+from fpga_pool.store.transaction import SqlTransaction
 
 #: Rows that one transaction removes at most, of each table.
 ROWS = 500
@@ -70,9 +71,7 @@ def purge(
 def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
     """Return the query for the batches, those of tasks and pipelines included, of which nothing is in use."""
     held = and_(
-        JobRow.batch_uuid == BatchRow.uuid,
-        JobRow.state == JobState.RESULT_HELD,
-        JobRow.host.in_(select(HostRow.name)),
+        JobRow.batch_uuid == BatchRow.uuid, JobRow.state == JobState.RESULT_HELD, JobRow.host.in_(select(HostRow.name))
     )
     waiting = aliased(BatchRow)
     awaited = and_(waiting.waits.is_(True), type_coerce(waiting.waits_for, String).contains(BatchRow.uuid))
@@ -176,3 +175,39 @@ def _remove(store: Store, *statements: Delete, keep: Callable[[Connection], None
 def _count(store: Store, keys: Select[Any]) -> int:
     with store.reading() as tx:
         return int(tx.connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one())
+
+
+# ---- Hardware that has left the pool: what is in use cannot be removed
+
+
+def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
+    """Remove slots of a shard; Conflict, and nothing is removed, if one is held or has jobs."""
+    with store.transaction(shard) as tx:
+        occupied = tx.occupied(names) | {lease.slot for lease in tx.leases(slots=sorted(names))}
+        if occupied:
+            raise Conflict(f"in use: {', '.join(sorted(occupied))}")
+        delete_slots(tx, names)
+
+
+def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
+    """Remove slots that nobody holds and nothing runs on, with their commands and leases of the past."""
+    tx.flush()
+    with translated():
+        keep_usage_of_leases(tx.connection, LeaseRow.slot.in_(names))
+        for row in (CommandRow.slot, LeaseRow.slot, SlotRow.name):
+            tx.connection.execute(delete(row.class_).where(row.in_(names)))
+
+
+def remove_host(store: Store, shard: str, name: str) -> None:
+    """Remove a host without slots, and its processors; Conflict if it has slots, or processes of gangs."""
+    processors = select(ProcessorRow.name).where(ProcessorRow.host == name)
+    held = ProcessRow.processor.in_(processors), ProcessRow.held_place.is_not(None)
+    with store.transaction(shard) as tx:
+        if tx.slots(name) or tx.connection.execute(select(ProcessRow.uuid).where(*held)).first():
+            raise Conflict(f"host {name}: it has slots, or runs processes of gangs")
+        with translated():
+            tx.connection.execute(delete(ProcessRow).where(held[0]))
+            tx.connection.execute(delete(ProcessorRow).where(ProcessorRow.host == name))
+            tx.connection.execute(delete(CommandRow).where(CommandRow.host == name))
+            tx.connection.execute(delete(ServerRow).where(ServerRow.host == name))
+            tx.connection.execute(delete(HostRow).where(HostRow.name == name))

@@ -6,53 +6,40 @@ added up from the runs of jobs, the leases of instances, and the sums by day of 
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Executable,
-    Select,
-    Table,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    union_all,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fpga_pool.model.messages.requests import Usage, UsagePage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, BatchState, LeaseKind
+from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables.families import GangRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, JobRow, LeaseRow, QuotaRow, RunRow, UsageDayRow
+from fpga_pool.store.tables.models import BatchRow, CommandRow, JobRow, LeaseRow, QuotaRow, RunRow, UsageDayRow
 
-_QUOTAS = cast("Table", QuotaRow.__table__)
+_QUOTAS = cast("sa.Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
 
 DAY_S = 86_400.0
-_DAYS = cast("Table", UsageDayRow.__table__)
+_DAYS = cast("sa.Table", UsageDayRow.__table__)
 #: What is added up, of a run, and of a lease, which has only the last of them.
 _AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s")
 _ON_CPU = RunRow.board == CPU
 _OF_RUN = (
-    literal(1),
-    case((_ON_CPU, 0.0), else_=RunRow.compute_s),
-    case((_ON_CPU, RunRow.compute_s), else_=0.0),
+    sa.literal(1),
+    sa.case((_ON_CPU, 0.0), else_=RunRow.compute_s),
+    sa.case((_ON_CPU, RunRow.compute_s), else_=0.0),
     RunRow.input_bytes,
-    func.coalesce(JobRow.result_bytes, 0),
+    sa.func.coalesce(JobRow.result_bytes, 0),
 )
-_NO_RUN = (literal(0), literal(0.0), literal(0.0), literal(0), literal(0))
+_NO_RUN = (sa.literal(0), sa.literal(0.0), sa.literal(0.0), sa.literal(0), sa.literal(0))
 
 _OPEN_BATCHES = tuple(set(BatchState) - ENDED_BATCHES)
 _OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
@@ -68,13 +55,13 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 }
 
 
-def lock_limits(connection: Connection, project_id: str) -> QuotaLimits:
+def lock_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
     """Return the limits of a project; until the transaction ends no other one admits its work."""
     connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
     return own_limits(connection, project_id)
 
 
-def used(connection: Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
+def used(connection: sa.Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
     """Return how much of these resources a project uses."""
     return {one: int(connection.execute(_use(one), {"project": project_id}).scalar_one()) for one in resources}
 
@@ -98,7 +85,7 @@ def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
         require_seen(lock_limits(tx.connection, project_id), seen)
-        tx.connection.execute(delete(QuotaRow).where(QuotaRow.project_id == project_id))
+        tx.connection.execute(sa.delete(QuotaRow).where(QuotaRow.project_id == project_id))
 
 
 def usage(
@@ -109,39 +96,43 @@ def usage(
     A job counts when its computation has ended, a lease of an instance as long as it was in force in the period, until
     now.  What was purged counts when its day begins.  `speedups` are those of functions.
     """
-    until = func.coalesce(LeaseRow.released_at, now_s)
-    held_s = case((until < end_at, until), else_=end_at) - case(
+    until = sa.func.coalesce(LeaseRow.released_at, now_s)
+    held_s = sa.case((until < end_at, until), else_=end_at) - sa.case(
         (LeaseRow.granted_at > begin_at, LeaseRow.granted_at), else_=begin_at
     )
     first_day, last_day = math.ceil(begin_at / DAY_S), math.ceil(end_at / DAY_S)
     parts = [
         (
             JobRow.project_id,
-            select(JobRow.project_id, RunRow.function, *_OF_RUN, literal(0.0))
+            sa.select(JobRow.project_id, RunRow.function, *_OF_RUN, sa.literal(0.0))
             .join(JobRow, JobRow.uuid == RunRow.job)
             .where(RunRow.finished_at >= begin_at, RunRow.finished_at < end_at),
         ),
         (
             LeaseRow.project_id,
-            select(LeaseRow.project_id, LeaseRow.function, *_NO_RUN, held_s).where(
+            sa.select(LeaseRow.project_id, LeaseRow.function, *_NO_RUN, held_s).where(
                 LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.granted_at < end_at, until > begin_at
             ),
         ),
         (
             UsageDayRow.project_id,
-            select(*(_DAYS.c[name] for name in ("project_id", "function", *_AMOUNTS))).where(
+            sa.select(*(_DAYS.c[name] for name in ("project_id", "function", *_AMOUNTS))).where(
                 UsageDayRow.day >= first_day, UsageDayRow.day < last_day
             ),
         ),
     ]
     if page.project_id is not None:
         parts = [(project, part.where(project == page.project_id)) for project, part in parts]
-    whole = union_all(*(part for _, part in parts)).subquery()
+    whole = sa.union_all(*(part for _, part in parts)).subquery()
     project, function, *amounts = whole.c
-    query = select(project, function, *map(func.sum, amounts)).group_by(project, function).order_by(project, function)
+    query = (
+        sa.select(project, function, *map(sa.func.sum, amounts)).group_by(project, function).order_by(project, function)
+    )
     if page.after is not None:
         after_project, after_function = page.after
-        query = query.where(or_(project > after_project, and_(project == after_project, function > after_function)))
+        query = query.where(
+            sa.or_(project > after_project, sa.and_(project == after_project, function > after_function))
+        )
     with store.reading() as tx:
         rows = tx.connection.execute(query.limit(page.limit)).all()
     return [_usage(row, begin_at, end_at, speedups.get(row[1])) for row in rows]
@@ -164,9 +155,9 @@ def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | 
     )
 
 
-def keep_usage_of_jobs(connection: Connection, jobs: Collection[str]) -> None:
+def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None:
     """Add what jobs have used to the sums of its days; their runs are removed by the same transaction."""
-    query = select(JobRow.project_id, RunRow.function, RunRow.finished_at, *_OF_RUN)
+    query = sa.select(JobRow.project_id, RunRow.function, RunRow.finished_at, *_OF_RUN)
     query = query.join(JobRow, JobRow.uuid == RunRow.job).where(RunRow.job.in_(jobs))
     _keep(
         connection,
@@ -177,9 +168,9 @@ def keep_usage_of_jobs(connection: Connection, jobs: Collection[str]) -> None:
     )
 
 
-def keep_usage_of_leases(connection: Connection, leases: ColumnElement[bool]) -> None:
+def keep_usage_of_leases(connection: sa.Connection, leases: sa.ColumnElement[bool]) -> None:
     """Add how long instances have held slots to the sums of its days; the leases are removed by this transaction."""
-    query = select(LeaseRow.project_id, LeaseRow.function, LeaseRow.granted_at, LeaseRow.released_at)
+    query = sa.select(LeaseRow.project_id, LeaseRow.function, LeaseRow.granted_at, LeaseRow.released_at)
     query = query.where(leases, LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.released_at.is_not(None))
     _keep(
         connection,
@@ -191,7 +182,7 @@ def keep_usage_of_leases(connection: Connection, leases: ColumnElement[bool]) ->
     )
 
 
-def _locked(connection: Connection, query: Select[Any]) -> Sequence[Any]:
+def _locked(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Any]:
     """Return rows, and lock them: who removes the same ones at the same time waits, and finds none."""
     return connection.execute(query.with_for_update()).all()
 
@@ -204,7 +195,7 @@ def _days(begin_at: float, end_at: float) -> Iterator[tuple[float, float]]:
         day += 1
 
 
-def _keep(connection: Connection, used: Iterable[tuple[tuple[str, str, float], Sequence[Any]]]) -> None:
+def _keep(connection: sa.Connection, used: Iterable[tuple[tuple[str, str, float], Sequence[Any]]]) -> None:
     sums: dict[tuple[str, str, float], Sequence[Any]] = {}
     for key, amounts in used:
         sums[key] = [one + other for one, other in zip(sums.get(key, [0] * len(_AMOUNTS)), amounts, strict=True)]
@@ -216,37 +207,93 @@ def _keep(connection: Connection, used: Iterable[tuple[tuple[str, str, float], S
         connection.execute(_addition(connection.dialect.name), rows)
 
 
-def own_limits(connection: Connection, project_id: str) -> QuotaLimits:
+def own_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
     """Return the limits that a project has of its own."""
-    row = connection.execute(select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
+    row = connection.execute(sa.select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
     return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 
 
 @cache
-def _use(resource: Resource) -> Executable:
+def _use(resource: Resource) -> sa.Executable:
     amount, project, state, open_states = _USED[resource]
-    return select(func.coalesce(func.sum(amount), 0)).where(project == bindparam("project"), state.in_(open_states))
+    return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(
+        project == sa.bindparam("project"), state.in_(open_states)
+    )
 
 
 @cache
-def _addition(dialect: str) -> Executable:
+def _addition(dialect: str) -> sa.Executable:
     """Return the statement that adds amounts to those of a day."""
     if dialect == "mysql":
         own = mysql.insert(_DAYS)
         return own.on_duplicate_key_update({name: _DAYS.c[name] + own.inserted[name] for name in _AMOUNTS})
     insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_DAYS)
     added = {name: _DAYS.c[name] + insert.excluded[name] for name in _AMOUNTS}
-    adding: Executable = insert.on_conflict_do_update(index_elements=list(_DAYS.primary_key), set_=added)
+    adding: sa.Executable = insert.on_conflict_do_update(index_elements=list(_DAYS.primary_key), set_=added)
     return adding
 
 
 @cache
-def _lock(dialect: str) -> Executable:
+def _lock(dialect: str) -> sa.Executable:
     """Return the statement that locks the row of `project_id`, and stores it where there is none."""
-    first: dict[str, Any] = {"project_id": bindparam("project_id"), "admissions": 1}
+    first: dict[str, Any] = {"project_id": sa.bindparam("project_id"), "admissions": 1}
     again = {"admissions": _QUOTAS.c.admissions + 1}
     if dialect == "mysql":
         return mysql.insert(_QUOTAS).values(first).on_duplicate_key_update(again)
     insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_QUOTAS)
-    locking: Executable = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
+    locking: sa.Executable = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
     return locking
+
+
+# ---- Work that has not ended, by project and state; what has ended is not read
+
+
+class OpenKind(StrEnum):
+    """A kind of work that is counted."""
+
+    JOB = "job"
+    TASK = "task"
+    GANG = "gang"
+
+
+_OPEN: dict[OpenKind, tuple[Any, Collection[Any]]] = {
+    OpenKind.JOB: (JobRow, tuple(set(JobState) - ENDED_JOBS)),
+    OpenKind.TASK: (TaskRow, tuple(set(TaskState) - ENDED_TASKS)),
+    OpenKind.GANG: (GangRow, tuple(set(GangState) - ENDED_GANGS)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Objects of one kind, project and state."""
+
+    project_id: str
+    state: str
+    count: int
+    #: When the oldest of them was created, UTC seconds.
+    oldest_at: float
+
+
+def open_work(
+    connection: sa.Connection, kind: OpenKind, shards: Collection[str], project_id: str | None = None
+) -> list[OpenWork]:
+    """Return what has not ended in these shards, of one project or (None) of all."""
+    rows = connection.execute(_counted(kind, project_id is None), {"shards": list(shards), "project": project_id})
+    return [OpenWork(project, str(state), count, oldest) for project, state, count, oldest in rows]
+
+
+def undelivered(connection: sa.Connection, shards: Collection[str]) -> Sequence[tuple[str, int]]:
+    """Return the number of commands in the outbox of each of these shards; those without any are missing."""
+    mine = CommandRow.shard.in_(sa.bindparam("shards", expanding=True))
+    counted = sa.select(CommandRow.shard, sa.func.count()).where(mine).group_by(CommandRow.shard)
+    return [(shard, count) for shard, count in connection.execute(counted, {"shards": list(shards)})]
+
+
+@cache
+def _counted(kind: OpenKind, of_all: bool) -> sa.Select[Any]:
+    rows, states = _OPEN[kind]
+    counted = sa.select(rows.project_id, rows.state, sa.func.count(), sa.func.min(rows.created_at))
+    wanted = [rows.state.in_(states), rows.shard.in_(sa.bindparam("shards", expanding=True))]
+    if not of_all:
+        wanted.append(rows.project_id == sa.bindparam("project"))
+    return counted.where(*wanted).group_by(rows.project_id, rows.state)

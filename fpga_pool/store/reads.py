@@ -26,38 +26,8 @@ from fpga_pool.model.objects.pool import (
 )
 from fpga_pool.model.objects.queues import Backlog
 from fpga_pool.model.transaction import PolicyMemory
+from fpga_pool.store import statements
 from fpga_pool.store.family_reads import BatchReads, EventReads, GangReads, RunReads, ServerReads, TaskReads
-from fpga_pool.store.statements import (
-    active_jobs,
-    all_hosts,
-    all_of,
-    astray,
-    backlogs,
-    batch_states,
-    by_key,
-    by_keys,
-    exhausted_jobs,
-    held_leases,
-    held_results,
-    inputs_due,
-    job_generations,
-    job_summaries,
-    jobs_of_batch,
-    leases_of_holders,
-    leases_on_host,
-    leases_on_slots,
-    living_hosts,
-    newest_jobs,
-    overdue,
-    overdue_inputs,
-    pending_jobs,
-    policies_at_work,
-    shard_generations,
-    slots,
-    slots_with_jobs,
-    time_models,
-    waiting_batches,
-)
 from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table
 
 ValueT = TypeVar("ValueT")
@@ -104,7 +74,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         """Return these jobs, as far as they exist, in no order."""
         wanted = [uuid for uuid in uuids if (Job, uuid) not in self._known]
         for some in chunks(wanted):
-            self._all(Job, by_keys(Job), {"keys": some})
+            self._all(Job, statements.by_keys(Job), {"keys": some})
         return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
     def host(self, name: str) -> Host:
@@ -121,27 +91,27 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, all_of(Shard).order_by(_SHARDS.c.name))
+        return self._all(Shard, statements.all_of(Shard).order_by(_SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return all schedulers ever registered, by name."""
-        return self._all(Scheduler, all_of(Scheduler).order_by(_SCHEDULERS.c.name))
+        return self._all(Scheduler, statements.all_of(Scheduler).order_by(_SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
-        alive = self._execute(living_hosts(scoped=bool(self._scope)), Host)
+        alive = self._execute(statements.living_hosts(scoped=bool(self._scope)), Host)
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
-        found = self._all(Slot, all_of(Slot).where(_SLOTS.c.uuid == uuid))
+        found = self._all(Slot, statements.all_of(Slot).where(_SLOTS.c.uuid == uuid))
         if not found:
             raise NotFound(f"no {called(Slot, uuid)}")
         return found[0]
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
-        return self._all(Host, all_hosts())
+        return self._all(Host, statements.ALL_HOSTS)
 
     def hosts_by_shard(self) -> dict[str, int]:
         """Return how many hosts each shard has."""
@@ -150,7 +120,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
-        return self._all(Slot, slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
+        return self._all(Slot, statements.slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
 
     def batches(self) -> Sequence[Batch]:
         """Return all batches, newest first."""
@@ -158,18 +128,14 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
-        return dict(self._execute(shard_generations(), Shard).tuples().all())
+        return dict(self._execute(statements.SHARD_GENERATIONS, Shard).tuples().all())
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch, by index."""
-        return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
+        return self._all(Job, statements.all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
 
     def batch_job_summaries(
-        self,
-        batch_uuid: str,
-        *,
-        states: Collection[JobState] = (),
-        changed_after: Mapping[str, int] | None = None,
+        self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
 
@@ -181,33 +147,33 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
             for place, (shard, seen) in enumerate(changed_after.items()):
                 values |= {f"shard_{place}": shard, f"seen_{place}": seen}
         after = None if changed_after is None else len(changed_after)
-        found = self._execute(jobs_of_batch(in_states=bool(states), after=after), Job, values=values)
+        found = self._execute(statements.jobs_of_batch(in_states=bool(states), after=after), Job, values=values)
         return [from_columns(Job, row) for row in found]
 
     def job_summaries(self, uuids: Collection[str]) -> dict[str, Job]:
         """Return these jobs by uuid, as far as they exist, without their histories."""
         found: dict[str, Job] = {}
         for some in chunks(list(uuids)):
-            rows = self._execute(job_summaries(), Job, values={"keys": some})
+            rows = self._execute(statements.JOB_SUMMARIES, Job, values={"keys": some})
             found |= {job.uuid: job for job in (from_columns(Job, row) for row in rows)}
         return found
 
     def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
         """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
         states: dict[str, BatchState] = {}
-        waiting = dict(self._execute(waiting_batches(), Batch).tuples().all())
+        waiting = dict(self._execute(statements.WAITING_BATCHES, Batch).tuples().all())
         for some in chunks(sorted({uuid for others in waiting.values() for uuid in others})):
-            states |= dict(self._execute(batch_states(), Batch, values={"keys": some}).tuples().all())
+            states |= dict(self._execute(statements.BATCH_STATES, Batch, values={"keys": some}).tuples().all())
         return {uuid: {other: states.get(other) for other in others} for uuid, others in waiting.items()}
 
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
-        return {policy for (policy,) in self._execute(policies_at_work(scoped=bool(self._scope)), Job)}
+        return {policy for (policy,) in self._execute(statements.policies_at_work(scoped=bool(self._scope)), Job)}
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
         """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
         values = {"policies": policies, "since": since}
-        return self._all(Job, newest_jobs(scoped=bool(self._scope)).limit(most), values)
+        return self._all(Job, statements.newest_jobs(scoped=bool(self._scope)).limit(most), values)
 
     def pending_functions(self, batch_uuid: str) -> set[str]:
         """Return the functions of the jobs of a batch in state PENDING."""
@@ -216,20 +182,20 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
-        return self._all(Job, pending_jobs(scoped=bool(self._scope)), {"batch": batch_uuid})
+        return self._all(Job, statements.pending_jobs(scoped=bool(self._scope)), {"batch": batch_uuid})
 
     def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
         stored: dict[str, int] = {}
         for some in chunks([job.uuid for job in jobs]):
-            stored |= dict(self._execute(job_generations(), Job, values={"keys": some}).tuples().all())
+            stored |= dict(self._execute(statements.JOB_GENERATIONS, Job, values={"keys": some}).tuples().all())
         same = [job for job in jobs if stored.get(job.uuid) == job.generation]
         self._known.update({(Job, job.uuid): job for job in same})
         return same
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING with at least so many attempts that count."""
-        return self._all(Job, exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
+        return self._all(Job, statements.exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
@@ -237,19 +203,19 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         Only those with inputs of more than `above_bytes`.
         """
         values = {"due_before": due_before, "above_bytes": above_bytes}
-        return self._all(Job, overdue_inputs(scoped=bool(self._scope)), values)
+        return self._all(Job, statements.overdue_inputs(scoped=bool(self._scope)), values)
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
-        return self._all(Job, inputs_due(scoped=bool(self._scope)), {"due_after": due_after})
+        return self._all(Job, statements.inputs_due(scoped=bool(self._scope)), {"due_after": due_after})
 
     def astray(self) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
-        return self._all(Job, astray(scoped=bool(self._scope)))
+        return self._all(Job, statements.astray(scoped=bool(self._scope)))
 
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
-        query, values = overdue(scoped=bool(self._scope)), {"due_before": due_before}
+        query, values = statements.overdue(scoped=bool(self._scope)), {"due_before": due_before}
         return dict(self._execute(query, Job, values=values).tuples().all())
 
     def jobs_by_shard(self) -> dict[str, int]:
@@ -263,11 +229,11 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot, in order."""
         named = {"slot": slot, "host": host, "flow": flow}.items()
         on, place = next(((name, value) for name, value in named if value is not None), ("", None))
-        return self._all(Job, active_jobs(scoped=bool(self._scope), on=on), {"place": place})
+        return self._all(Job, statements.active_jobs(scoped=bool(self._scope), on=on), {"place": place})
 
     def backlogs(self) -> Sequence[Backlog]:
         """Return what is still to be done on each slot that has active jobs, by slot."""
-        found = self._execute(backlogs(scoped=bool(self._scope)), Job)
+        found = self._execute(statements.backlogs(scoped=bool(self._scope)), Job)
         return [
             Backlog(slot=slot, free_at=free_at, inputs_due_at=inputs_due_at, last_order=order)
             for slot, free_at, inputs_due_at, order in found
@@ -278,28 +244,26 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         return {
             slot
             for some in chunks(list(slots))
-            for slot in self._execute(slots_with_jobs(), Job, values={"slots": some, "states": ACTIVE_JOBS}).scalars()
+            for slot in self._execute(
+                statements.slots_with_jobs(), Job, values={"slots": some, "states": ACTIVE_JOBS}
+            ).scalars()
         }
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
-        return self._all(Job, held_results(), {"host": host})
+        return self._all(Job, statements.HELD_RESULTS, {"host": host})
 
     def leases(
-        self,
-        *,
-        slots: Collection[str] | None = None,
-        host: str | None = None,
-        holders: Collection[str] | None = None,
+        self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:
         """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
         if slots is not None:
-            return self._leases(leases_on_slots(), slots)
+            return self._leases(statements.LEASES_ON_SLOTS, slots)
         if host is not None:
-            return self._all(Lease, leases_on_host(), {"host": host})
+            return self._all(Lease, statements.leases_on_host(), {"host": host})
         if holders is not None:
-            return self._leases(leases_of_holders(scoped=bool(self._scope)), holders)
-        return self._all(Lease, held_leases(scoped=bool(self._scope)))
+            return self._leases(statements.leases_of_holders(scoped=bool(self._scope)), holders)
+        return self._all(Lease, statements.held_leases(scoped=bool(self._scope)))
 
     def _leases(self, query: Select[Any], keys: Collection[str]) -> Sequence[Lease]:
         found = [lease for some in chunks(list(keys)) for lease in self._all(Lease, query, {"keys": some})]
@@ -307,7 +271,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
-        return self._all(Command, all_of(Command).order_by(_COMMANDS.c.position))
+        return self._all(Command, statements.all_of(Command).order_by(_COMMANDS.c.position))
 
     def completions(self, batch_uuid: str) -> dict[str, int]:
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
@@ -316,12 +280,12 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
         """Return what a policy remembers of the shard; None = nothing yet."""
-        found = self._all(PolicyMemory, by_key(PolicyMemory, lock=False), {"key": uuid})
+        found = self._all(PolicyMemory, statements.by_key(PolicyMemory, lock=False), {"key": uuid})
         return found[0] if found else None
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
-        rows = self._connection.execute(time_models())
+        rows = self._connection.execute(statements.TIME_MODELS)
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
@@ -343,7 +307,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         if known is not None:
             return known
         kind: type = cls  # what a cache takes
-        found = self._all(cls, by_key(kind, lock=lock), values={"key": key})
+        found = self._all(cls, statements.by_key(kind, lock=lock), values={"key": key})
         if not found:
             raise NotFound(f"no {called(cls, key)}")
         return found[0]
@@ -361,7 +325,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         InvalidInput if its marker is none of the objects that the whole list has, or a field is none of theirs.
         """
         kind: type = cls  # what a cache takes
-        rows, every = table(kind).c, all_of(kind)
+        rows, every = table(kind).c, statements.all_of(kind)
         if unknown := page.where.keys() - rows.keys():
             raise InvalidInput(f"where: a {kind.__name__.lower()} has no field {min(unknown)!r}")
         where = [] if page.project_id is None else [rows.project_id == page.project_id]

@@ -28,6 +28,8 @@ from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Batch, Host, Job, J
 from fpga_pool.store.tables.mapping import PLACES, columns, table
 from fpga_pool.store.tables.models import TimeModelRow
 
+_JOBS, _BATCHES = table(Job).c, table(Batch).c
+
 
 @cache
 def all_of(cls: type) -> Select[Any]:
@@ -57,10 +59,8 @@ def without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
     )
 
 
-@cache
-def job_summaries() -> Select[Any]:
-    """Return the query for the jobs whose uuids are among `keys`, without their histories."""
-    return select(*without_stories(Job)).where(table(Job).c.uuid.in_(bindparam("keys", expanding=True)))
+#: The jobs whose uuids are among `keys`, without their histories.
+JOB_SUMMARIES = select(*without_stories(Job)).where(table(Job).c.uuid.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -92,12 +92,12 @@ def active_jobs(*, scoped: bool, on: str) -> Select[Any]:
     return active.order_by(jobs.slot, jobs.order, jobs.uuid)
 
 
-@cache
-def held_results() -> Select[Any]:
-    """Return the query for the jobs in state RESULT_HELD on `host`, oldest first."""
-    jobs = table(Job).c
-    held = all_of(Job).where(jobs.state == JobState.RESULT_HELD, jobs.host == bindparam("host"))
-    return held.order_by(jobs.finished_at, jobs.uuid)
+#: The jobs in state RESULT_HELD on `host`, oldest first.
+HELD_RESULTS = (
+    all_of(Job)
+    .where(_JOBS.state == JobState.RESULT_HELD, _JOBS.host == bindparam("host"))
+    .order_by(_JOBS.finished_at, _JOBS.uuid)
+)
 
 
 @cache
@@ -156,10 +156,8 @@ def _within(column: Column[str], *, scoped: bool) -> list[ColumnElement[bool]]:
     return [column == bindparam("scope")] if scoped else []
 
 
-@cache
-def all_hosts() -> Select[Any]:
-    """Return the query for all hosts, by name."""
-    return all_of(Host).order_by(table(Host).c.name)
+#: All hosts, by name.
+ALL_HOSTS = all_of(Host).order_by(table(Host).c.name)
 
 
 @cache
@@ -170,10 +168,8 @@ def slots(*, scoped: bool, of_host: bool) -> Select[Any]:
     return all_of(Slot).where(*_within(columns.shard, scoped=scoped), *on_host).order_by(columns.name)
 
 
-@cache
-def shard_generations() -> Select[Any]:
-    """Return the query for name and generation of every shard."""
-    return select(table(Shard).c.name, table(Shard).c.pool_generation)
+#: Name and generation of every shard.
+SHARD_GENERATIONS = select(table(Shard).c.name, table(Shard).c.pool_generation)
 
 
 @cache
@@ -194,19 +190,16 @@ def pending_batches(*, scoped: bool) -> Select[Any]:
     )
 
 
-@cache
-def waiting_batches() -> Select[Any]:
-    """Return the query for the batches that wait for others, oldest first, each with these."""
-    batches = table(Batch).c
-    waiting = select(batches.uuid, batches.waits_for).where(batches.waits.is_(True))
-    return waiting.order_by(batches.created_at, batches.uuid)
+#: The batches that wait for others, oldest first, each with these.
+WAITING_BATCHES = (
+    select(_BATCHES.uuid, _BATCHES.waits_for)
+    .where(_BATCHES.waits.is_(True))
+    .order_by(_BATCHES.created_at, _BATCHES.uuid)
+)
 
 
-@cache
-def batch_states() -> Select[Any]:
-    """Return the query for uuid and state of the batches whose uuids are among `keys`."""
-    batches = table(Batch).c
-    return select(batches.uuid, batches.state).where(batches.uuid.in_(bindparam("keys", expanding=True)))
+#: Uuid and state of the batches whose uuids are among `keys`.
+BATCH_STATES = select(_BATCHES.uuid, _BATCHES.state).where(_BATCHES.uuid.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -269,10 +262,8 @@ def overdue(*, scoped: bool) -> Select[Any]:
     return active.where(due_at < bindparam("due_before"))
 
 
-@cache
-def leases_on_slots() -> Select[Any]:
-    """Return the query for the leases in force on the slots whose names are among `keys`."""
-    return all_of(Lease).where(table(Lease).c.held_slot.in_(bindparam("keys", expanding=True)))
+#: The leases in force on the slots whose names are among `keys`.
+LEASES_ON_SLOTS = all_of(Lease).where(table(Lease).c.held_slot.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -297,11 +288,8 @@ def leases_of_holders(*, scoped: bool) -> Select[Any]:
     return held_leases(scoped=scoped).where(table(Lease).c.holder.in_(bindparam("keys", expanding=True)))
 
 
-@cache
-def job_generations() -> Select[Any]:
-    """Return the query for uuid and generation of the jobs whose uuids are among `keys`."""
-    jobs = table(Job)
-    return select(jobs.c.uuid, jobs.c.generation).where(jobs.c.uuid.in_(bindparam("keys", expanding=True)))
+#: Uuid and generation of the jobs whose uuids are among `keys`.
+JOB_GENERATIONS = select(_JOBS.uuid, _JOBS.generation).where(_JOBS.uuid.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -312,10 +300,8 @@ def slots_with_jobs() -> Select[Any]:
     return select(jobs.c.slot).where(listed, jobs.c.state.in_(bindparam("states", expanding=True))).distinct()
 
 
-@cache
-def time_models() -> Select[Any]:
-    """Return the query for function, board and coefficients of the refitted time models."""
-    return select(TimeModelRow.function, TimeModelRow.board, TimeModelRow.a_s, TimeModelRow.b_s_per_byte)
+#: Function, board and coefficients of the refitted time models.
+TIME_MODELS = select(TimeModelRow.function, TimeModelRow.board, TimeModelRow.a_s, TimeModelRow.b_s_per_byte)
 
 
 @cache

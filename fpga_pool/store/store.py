@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
@@ -17,20 +17,15 @@ from fpga_pool.model.messages.agents import Action, Command
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.store import columns, engine, schema
+from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
 from fpga_pool.store.tables.mapping import called, from_columns, from_row, to_columns
 from fpga_pool.store.tables.models import EnrolmentRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
-from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
-from fpga_pool.store.writes import insertion, removal
+from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 LOG = logging.getLogger(__name__)
-
-
-def _owned(shard: str, owner: str, epoch: int) -> tuple[ColumnElement[bool], ...]:
-    return ShardRow.name == shard, ShardRow.owner == owner, ShardRow.epoch == epoch
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
@@ -86,17 +81,17 @@ class Store:
     def migrate(self) -> None:
         """Bring the schema to this version of the code; nothing is done where it is there already."""
         with translated(), self.engine.begin() as connection:
-            schema.migrate(connection)
+            engine.migrate(connection)
 
     def check_schema(self) -> None:
         """Raise ServiceUnavailable, saying what to do, if the schema is older or newer than the code."""
         with translated(), self.engine.connect() as connection:
-            schema.check(connection)
+            engine.check_schema(connection)
 
     def schema_version(self) -> str:
         """Return the revision of the schema; "" before the first migration."""
         with translated(), self.engine.connect() as connection:
-            return schema.version(connection)
+            return engine.schema_version(connection)
 
     # Transactions ----------------------------------------------------------------------------------------------
 
@@ -213,7 +208,8 @@ class Store:
     def release_shard(self, shard: Shard) -> None:
         """Leave the shard to the next who wants it; nothing is done if it is lost already."""
         with self._session() as session:
-            session.execute(update(ShardRow).where(*_owned(shard.name, shard.owner, shard.epoch)).values(owner=""))
+            mine = ShardRow.name == shard.name, ShardRow.owner == shard.owner, ShardRow.epoch == shard.epoch
+            session.execute(update(ShardRow).where(*mine).values(owner=""))
 
     def beat(self, scheduler: str, now_s: float) -> None:
         """Say that a scheduler lives."""

@@ -6,9 +6,13 @@ and a batch, which jobs of other shards may be counted in, is locked when it is 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar, cast
 
+import sqlalchemy as sa
 from sqlalchemy import Connection, delete
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import Dialect
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
@@ -21,9 +25,85 @@ from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
-from fpga_pool.store.tables.mapping import PLACES, called, to_columns
+from fpga_pool.store.tables.mapping import PLACES, called, table, to_columns
 from fpga_pool.store.tables.models import CommandRow, RunRow
-from fpga_pool.store.writes import bulk_change, change, given_in, insertion, removal
+
+# ---- Statements that change rows, built once
+
+
+@cache
+def removal(cls: type) -> sa.Delete:
+    """Return the statement that removes the values whose keys are among `keys`."""
+    return sa.delete(table(cls)).where(table(cls).c[PLACES[cls].key].in_(sa.bindparam("keys", expanding=True)))
+
+
+@cache
+def insertion(cls: type) -> sa.Insert:
+    """Return the statement that stores new rows of a class, of the columns that are given; others are NULL."""
+    return sa.insert(table(cls))
+
+
+@cache
+def change(cls: type, names: tuple[str, ...]) -> sa.Update:
+    """Return the statement that changes these columns of the row with `the_key`, if it has `the_generation`."""
+    rows = table(cls)
+    same = (rows.c[PLACES[cls].key] == sa.bindparam("the_key")) & (rows.c.generation == sa.bindparam("the_generation"))
+    values: Any = {name: sa.bindparam(name) for name in names}
+    return sa.update(rows).where(same).values(values)
+
+
+@cache
+def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[str, ...], sa.TextClause]:
+    """Return the statement that changes these columns in many rows at once, and the columns that it must be given.
+
+    It says that rows are to be stored, and what is to be changed where their keys exist: only this form allows
+    different values for many rows in one statement. Each row must have all columns that cannot be NULL.
+
+    No generation is compared: the caller holds the lock that orders the writers of these rows, which exist.
+
+    SQLAlchemy does not cache such statements; as text, with the types of the columns, it needs no second compilation.
+    """
+    rows, key = table(cls), PLACES[cls].key
+    _refuse_second_key(rows, key)
+    given = tuple(column.name for column in rows.c if column.name in names or not column.nullable)
+    statement: Any
+    if dialect == "mysql":
+        new = mysql.insert(rows)
+        statement = new.on_duplicate_key_update({name: new.inserted[name] for name in names})
+    else:
+        new_row: Any = (postgresql if dialect == "postgresql" else sqlite).insert(rows)
+        replacing = {name: new_row.excluded[name] for name in names}
+        statement = new_row.on_conflict_do_update(index_elements=[key], set_=replacing)
+    compiled = statement.compile(dialect=_with_names(dialect), column_keys=given)
+    return given, sa.text(str(compiled)).bindparams(*(sa.bindparam(name, type_=rows.c[name].type) for name in given))
+
+
+def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the columns that these rows, which have the same ones, must be stored with: NULL need not be said."""
+    columns = table(cls).c
+    return tuple(name for name in rows[0] if not columns[name].nullable or any(row[name] is not None for row in rows))
+
+
+def _refuse_second_key(rows: sa.Table, key: str) -> None:
+    """MariaDB would replace a row that has another key, and a value in common in a second unique column."""
+    unique = [[column.name for column in rows.primary_key]]
+    unique += [
+        [c.name for c in constraint.columns]
+        for constraint in rows.constraints
+        if type(constraint) is sa.UniqueConstraint
+    ]
+    unique += [[c.name for c in index.columns] for index in rows.indexes if index.unique]
+    if unique != [[key]]:
+        raise ValueError(f"{rows.name}: {key} is not its only unique column (there are {unique})")
+
+
+def _with_names(dialect: str) -> Dialect:
+    """Return a dialect that writes parameters as `text` reads them."""
+    made: Dialect = {"mysql": mysql, "postgresql": postgresql}.get(dialect, sqlite).dialect(paramstyle="named")
+    return made
+
+
+# ---- The transaction
 
 #: How many rows the driver is given at once; it may send them in several packets.
 ROWS_PER_CALL = 1000
@@ -282,33 +362,7 @@ class SqlReading(SqlTransaction):
         """The shard in question; it is read by who wants to know more than its name."""
         return self.shard_named(self._scope) if self._scope else NO_SHARD
 
-    def add(self, *things: Stored) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def save(self, thing: Stored) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def remove_servers(self, names: Collection[str]) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def send(self, command: Command) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def drop_commands(self, host: str) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def record_run(self, run: Run) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def forget_run(self, job_uuid: str) -> None:
-        """Refuse."""
-        self._refuse()
-
-    def _refuse(self) -> None:
+    def _refuse(self, *_: object, **__: object) -> None:
         raise TypeError("this transaction is read-only")
+
+    add = save = remove_servers = send = drop_commands = record_run = forget_run = _refuse

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.experiments.benefit.cases import LOAD_S, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.benefit import LOAD_S, card_pool, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import bound_vcpus
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 
 HOSTS, CARDS, ALPHA = 1000, 2, 4.0
 

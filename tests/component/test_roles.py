@@ -149,7 +149,7 @@ def test_a_missing_module_of_the_package_itself_is_no_matter_of_extras(tmp_path,
 
 def test_a_software_model_that_lacks_scipy_names_the_extra():
     program = """
-from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.drivers.slots.functions import function_model
 from fpga_pool.model.exceptions import UnknownFunction
 
 try:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.experiments.figures.benefit import EXPERIMENTS
+from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.run import make
 
 #: The first test of a figure makes it: some minutes at most, on processors that are not shared.
 pytestmark = pytest.mark.timeout(1800)

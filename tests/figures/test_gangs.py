@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.gangs import EXPERIMENTS
 from fpga_pool.experiments.figures.gangs.runs import EASY
-from fpga_pool.experiments.figures.run import make
 
 #: The first test of a figure makes it: ten seconds at most, on processors that are not shared.
 pytestmark = pytest.mark.timeout(1800)

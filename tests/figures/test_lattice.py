@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.lattice import EXPERIMENTS
-from fpga_pool.experiments.figures.run import make
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.learned import EXPERIMENTS
 from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, RANDOM
-from fpga_pool.experiments.figures.run import make
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.makespan import EXPERIMENTS, hosts
 from fpga_pool.experiments.figures.makespan.workload import Form
-from fpga_pool.experiments.figures.run import make
 
 #: The first test of a figure makes it: a minute at most, on processors that are not shared.
 pytestmark = pytest.mark.timeout(1800)

@@ -11,7 +11,7 @@ from fpga_pool.client import JobSpec
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.model.objects.pool import JobState, SlotState, is_cpu
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 POLICY = "benefit_plus"

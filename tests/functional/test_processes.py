@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.client import JobSpec
-from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.drivers.slots.functions import function_model
 from fpga_pool.model.objects.pool import BatchState, LeaseState
 from fpga_pool.store.store import Store
 from support.scraping import Scrape

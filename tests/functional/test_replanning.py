@@ -13,8 +13,9 @@ from fpga_pool.core.makespan import Makespan
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, SlotState
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
+from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import SimulatedPool
+from support.simulated import fail_slot_at, fresh_hosts
 from support.waiting import wait_until
 
 #: The seed with which, of the slots of both hosts, one hangs once: at its seventh job.
@@ -68,7 +69,7 @@ def simulated_end_s(second_s, failed_s, slot):
             at_s,
             BatchRequest(uuid=name, project_id="p", user_id="u", name="", policy="makespan", jobs=tuple(requests)),
         )
-    pool.fail_slot_at(failed_s, slot)
+    fail_slot_at(pool, failed_s, slot)
     pool.run(Makespan())
     return max(job.finished_at for name in "ab" for job in pool.outcome(name).jobs)
 

@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 
 from fpga_pool.drivers.egress.tc import netlink
-from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import NotFound, UnknownRequester
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, Job, JobState, RateSegment
@@ -25,6 +24,7 @@ from support.deployment import Deployment
 from support.nova_domain import domain
 from support.servers import RabbitMQ
 from support.testbed import network as testbed
+from support.testbed.cases import Nic
 from support.testbed.network import Endpoint, Network, inside, switched_network
 from support.waiting import SOON_S, wait_until
 

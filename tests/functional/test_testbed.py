@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
-from fpga_pool.experiments.testbed.cases import Nic
+from support.testbed.cases import Nic
 from support.testbed.experiment import remove_left_over, what_is_missing
 from support.testbed.network import switched_network
 from support.waiting import wait_until

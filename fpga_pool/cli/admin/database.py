@@ -14,7 +14,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Lease
 from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
-from fpga_pool.placement.comparison import Allocations
+from fpga_pool.placement.sync import Allocations
 from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
 from fpga_pool.store.purge import purge
 from fpga_pool.store.store import Store

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Moment, Row, Table
 from fpga_pool.conf.catalogue import private_key
-from fpga_pool.drivers.tiers.base import TIERS
+from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.rpc.agent_api import AgentAPI

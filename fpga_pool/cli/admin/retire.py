@@ -16,7 +16,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.sync import Sync
 from fpga_pool.services.scheduler.enrolment import revoke
-from fpga_pool.store.removal import remove_host, remove_slots
+from fpga_pool.store.purge import remove_host, remove_slots
 from fpga_pool.store.store import Store
 
 #: How often it is looked whether the slots can be removed.

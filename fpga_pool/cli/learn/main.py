@@ -13,10 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fpga_pool.cli.learn import report
 from fpga_pool.conf.learned import read_network, write_network
-from fpga_pool.experiments.learning.evaluation import STACKS, evaluate, runs_of
-from fpga_pool.experiments.learning.evolution import Effort
-from fpga_pool.experiments.learning.rollouts import Result, Run, runner
-from fpga_pool.experiments.learning.training import Plan, train
+from fpga_pool.experiments.learning.rollouts import STACKS, Result, Run, evaluate, runner, runs_of
+from fpga_pool.experiments.learning.training import Effort, Plan, draw, train
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.sim.cluster.generator import SUITES
 
@@ -119,9 +117,7 @@ def _train(arguments: argparse.Namespace) -> None:
     write_network(directory / "weights.npz", network)
     report.show_training(progress)
     try:
-        from fpga_pool.experiments.learning import picture
-
-        picture.draw(progress, directory / "training.png")
+        draw(progress, directory / "training.png")
         print(f"weights: {directory / 'weights.npz'}, picture: {directory / 'training.png'}")
     except ImportError:
         print(f"weights: {directory / 'weights.npz'}; for a picture: pip install 'fpga_pool[figures]'")

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fpga_pool.experiments.learning.evaluation import HEURISTICS, METRICS, Comparison, Evaluation
+from fpga_pool.experiments.learning.rollouts import HEURISTICS, METRICS, Comparison, Evaluation
 from fpga_pool.experiments.learning.training import Progress
 
 #: Of which metrics a table shows the worst world too.

@@ -12,14 +12,13 @@ import numpy as np
 
 from fpga_pool.cli.arguments import number_that, parameter
 from fpga_pool.conf.policies import policy_names, tuned_policy
-from fpga_pool.core.cluster.registry import NODE_POLICIES
+from fpga_pool.core.cluster.policies import NODE_POLICIES
 from fpga_pool.core.policy import Trained
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.cluster.bound import bounds
+from fpga_pool.sim.cluster.bound import bounds, summary
 from fpga_pool.sim.cluster.laws import GROUP, Law
-from fpga_pool.sim.cluster.reading import read_world
-from fpga_pool.sim.cluster.results import summary
 from fpga_pool.sim.cluster.simulator import Simulation
+from fpga_pool.sim.cluster.tables import read_world
 from fpga_pool.sim.cluster.workload import draw
 
 

@@ -11,9 +11,18 @@ from fpga_pool.cli.arguments import number_that, parameter, positive_count
 from fpga_pool.conf.policies import policy_names, tuned_policy
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.gangs.results import Outcome, batch_means, bounded_slowdown, response_s, utilisation, writing
 from fpga_pool.sim.gangs.simulator import simulate
-from fpga_pool.sim.gangs.trace import Trace, draw, read_trace
+from fpga_pool.sim.gangs.trace import (
+    Outcome,
+    Trace,
+    batch_means,
+    bounded_slowdown,
+    draw,
+    read_trace,
+    response_s,
+    utilisation,
+    writing,
+)
 
 _load = number_that(lambda value: 0 < value < math.inf, "a number above 0")
 _share = number_that(lambda value: 0 <= value <= 1, "a number from 0 to 1")

@@ -288,9 +288,9 @@ def _figures(arguments: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _show_figures(result: Mapping[str, Any]) -> None:
-    from fpga_pool.experiments.figures import report
+    from fpga_pool.experiments.figures import command
 
-    report.show(result)
+    command.show(result)
 
 
 #: Every subcommand, by name.

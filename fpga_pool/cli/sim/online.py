@@ -15,10 +15,8 @@ from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Board, Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit import files
-from fpga_pool.sim.benefit.live import PoolRules
-from fpga_pool.sim.benefit.simulator import Outcome, simulate
-from fpga_pool.sim.benefit.trace import Trace, uniform_pool
+from fpga_pool.sim.benefit.live import Outcome, PoolRules, simulate
+from fpga_pool.sim.benefit.trace import Trace, read_trace, uniform_pool, write_jobs, write_stretches
 
 #: Between the best found and the most possible: rounding.
 _FOUND = 1e-6
@@ -89,7 +87,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     loaded = None if exact else load_policy("online", arguments.policy)
     catalogue = load_catalogue(Path(arguments.catalogue))
     pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
-    trace = files.read_trace(arguments.jobs, pool)
+    trace = read_trace(arguments.jobs, pool)
     rules = _pool_rules(arguments, trace)
     horizon_s = trace.last_arrival_s if arguments.horizon is None else arguments.horizon
     jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
@@ -109,9 +107,9 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         rules=rules,
     )
     simulated_s = time.perf_counter()
-    files.write_jobs(arguments.out, trace, outcome.record)
+    write_jobs(arguments.out, trace, outcome.record)
     if arguments.intervals is not None:
-        files.write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
+        write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
     written_s = time.perf_counter()
     bound_vcpus = upper_bound(
         pool,

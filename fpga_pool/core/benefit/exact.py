@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fpga_pool.core.benefit.bound import Action, JobProgramme, Windows, job_programme, upper_bound
+from fpga_pool.core.benefit.bound import Action, JobProgramme, Programme, Windows, job_programme, upper_bound
 from fpga_pool.core.benefit.pool import Load, OnlinePool, Start
-from fpga_pool.core.benefit.programme import Programme
 from fpga_pool.core.types import Floats, Ints
 
 #: Rounding of times that are multiples of the step.

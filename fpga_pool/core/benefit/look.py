@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.occupancy import EMPTY, Demand, Occupancy
 from fpga_pool.core.benefit.pool import Move, OnlinePool, Start
 
 #: Loads that one look begins at most before it goes on with jobs alone: a large pool is not filled in one transaction.

@@ -1,13 +1,14 @@
 """The paper's policies: by throughput, by benefit (Algorithm 1), with replacement (Algorithm 2)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy, OrderedSet
 from fpga_pool.core.benefit.pool import Load, Move, Start
 from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +17,8 @@ class HoldParams:
 
     #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done"; with 5 s
     #: replacement gains what figure 4 reports.
-    hold_s: float = field(
-        default=5.0,
-        metadata={
-            "min": 0.0,
-            "help": "Minimum seconds for which a slot keeps its function; then it keeps it while jobs wait for it.",
-        },
+    hold_s: float = parameter(
+        5.0, "Minimum seconds for which a slot keeps its function; then it keeps it while jobs wait for it.", min=0.0
     )
 
     def __post_init__(self) -> None:

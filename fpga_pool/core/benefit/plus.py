@@ -5,13 +5,14 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import Load, Move, Start
 from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import parameter
 
 
 class TenantLimit:
@@ -118,21 +119,12 @@ class PlusParams:
     """Parameters of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
 
     #: A load is undone by another load: both are given up for what is done in between.
-    loads_ahead: float = field(
-        default=2.0,
-        metadata={
-            "min": 1.0,
-            "help": "Number of reconfigurations that one decision looks ahead, in addition to one job.",
-        },
+    loads_ahead: float = parameter(
+        2.0, "Number of reconfigurations that one decision looks ahead, in addition to one job.", min=1.0
     )
     #: 0: work that arrives while a slot does something else is lost; 1: what idle time allows is caught up with.
-    catch_up: float = field(
-        default=0.3,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "Share of a job's patience within which a slot is assumed to catch up with delayed work.",
-        },
+    catch_up: float = parameter(
+        0.3, "Share of a job's patience within which a slot is assumed to catch up with delayed work.", min=0.0, max=1.0
     )
 
     def __post_init__(self) -> None:

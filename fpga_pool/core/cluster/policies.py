@@ -1,28 +1,75 @@
 """Cluster policies without a learned model: which node takes a task, and which policy decides within the nodes."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import NodePolicy
-from fpga_pool.core.cluster.registry import NODE_POLICIES, node_policy
-from fpga_pool.core.cluster.views import ClusterView
-from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats
+from fpga_pool.core.cluster.nodes import (
+    Companions,
+    EctUnit,
+    NodePolicy,
+    PatsUnit,
+    RandomUnit,
+    SlowdownModel,
+    SlowdownUnit,
+    completion_s,
+)
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, NodeView, Subtask, Unit
+from fpga_pool.core.learned.iawp import Iawp
+from fpga_pool.core.policy import Parametrised, PolicyState
+from fpga_pool.core.types import Floats, parameter
+
+#: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
+NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
+    "ect": EctUnit,
+    "iawp": Iawp,
+    "pats": PatsUnit,
+    "random": RandomUnit,
+    "slowdown": SlowdownUnit,
+}
+_FLAGS: Mapping[str, bool] = {"true": True, "false": False}
+
+
+def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
+    """Return the policy that a text names: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE.
+
+    ValueError names what there is, or what is wrong.
+    """
+    name, colon, listed = text.partition(":")
+    if name not in NODE_POLICIES:
+        raise ValueError(f"node: expected one of {', '.join(NODE_POLICIES)}, got {name!r}")
+    made = NODE_POLICIES[name]
+    if not colon:
+        return made(corun=corun, admission=admission)
+    params: Any = made.Params if isinstance(made, Parametrised) else None
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(params)} if params else {}
+    values = {}
+    for assigned in listed.split(","):
+        key, _, value = assigned.partition("=")
+        if key not in defaults:
+            raise ValueError(f"node: {name}: {key!r}: no such parameter; available: {', '.join(defaults) or 'none'}")
+        kind: Any = type(defaults[key])
+        try:
+            values[key] = _FLAGS[value] if kind is bool else kind(value)
+        except (KeyError, ValueError):
+            raise ValueError(f"node: {name}: {key}: expected a value of type {kind.__name__}, got {value!r}") from None
+    return made(corun=corun, admission=admission, params=params(**values))
+
+
+# ---- Cluster policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParams:
     """What a cluster policy has its nodes do."""
 
-    node: str = field(default="ect", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
-    corun: bool = field(default=True, metadata={"help": "Whether subtasks share an accelerator."})
-    admission: bool = field(
-        default=True, metadata={"help": "Whether a subtask waits until the node has memory for it."}
-    )
-    calibrate: bool = field(default=False, metadata={"help": "Whether estimates follow the times that subtasks took."})
+    node: str = parameter("ect", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
+    corun: bool = parameter(True, "Whether subtasks share an accelerator.")
+    admission: bool = parameter(True, "Whether a subtask waits until the node has memory for it.")
+    calibrate: bool = parameter(False, "Whether estimates follow the times that subtasks took.")
 
     def node_policy(self) -> NodePolicy:
         """Return the policy within nodes."""
@@ -33,14 +80,14 @@ class NodeParams:
 class RandomParams(NodeParams):
     """As in the paper, where the baseline chooses nodes and units at random (section 5.3)."""
 
-    node: str = field(default="random", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
+    node: str = parameter("random", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatsParams(NodeParams):
     """PATS on both levels."""
 
-    node: str = field(default="pats", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
+    node: str = parameter("pats", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 class Placing(ABC):
@@ -109,7 +156,7 @@ class Ect(Placing):
     name = "ect"
 
     def _cost(self, view: ClusterView, nodes: np.ndarray, now_s: float, rng: np.random.Generator) -> Floats:
-        return completion_s(view, nodes, self._wait_s(view, nodes, now_s), now_s)
+        return completions_s(view, nodes, self._wait_s(view, nodes, now_s), now_s)
 
     def _wait_s(self, view: ClusterView, nodes: np.ndarray, now_s: float) -> Floats:
         """Return how long new work waits for the units of each class, (N, 2)."""
@@ -127,7 +174,7 @@ class EctOpen(Ect):
         return wait
 
 
-def completion_s(view: ClusterView, nodes: np.ndarray, wait_s: Floats, now_s: float) -> Floats:
+def completions_s(view: ClusterView, nodes: np.ndarray, wait_s: Floats, now_s: float) -> Floats:
     """Return when each of `nodes` would have done the task, from now: input, the fullest class it uses, longest chain.
 
     `wait_s` is (N, 2); returns (N,).
@@ -137,3 +184,127 @@ def completion_s(view: ClusterView, nodes: np.ndarray, wait_s: Floats, now_s: fl
     used = view.task.work_s[kinds] > 0
     completion: Floats = np.maximum(input_s, np.where(used, wait_s, 0).max(axis=1)) + view.task.path_s[kinds]
     return completion
+
+
+# ---- Where a subtask that is ready runs in a pool of hosts: the earliest completion over all of them
+
+# Within a host the node policy chooses the unit, exactly as in the simulator of clusters.  Hosts are compared by the
+# estimated arrival of the input, the wait for the unit that was chosen, and the work there.
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class HostUnit:
+    """A slot, or the workers of a CPU pool together, as the policy knows it between the subtasks of one decision."""
+
+    unit: Unit
+    #: Names of its places: the slot, or the workers, the next to be free first.
+    places: list[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Option:
+    """A way to run a subtask on a host: its CPU pool, and accelerators that need the same time."""
+
+    host: str
+    #: The first is the CPU pool, the others are accelerators (`nodes.NodePolicy` reads them so).
+    units: Sequence[HostUnit]
+    #: Seconds on a CPU, and on these accelerators; infinite where there is no implementation.
+    estimate_s: tuple[float, float]
+    #: Seconds until each unit can begin beside its backlog: the load of the function, 0 for the CPU.
+    load_s: Sequence[float]
+    #: Seconds until the input is there.
+    input_s: float
+    #: Its function, and what computes on the card of each accelerator now (sorted); nothing beside the CPU pool.
+    function: str = ""
+    beside: Sequence[Companions] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HostsView:
+    """The subtasks that are ready, in order of urgency, each with its options."""
+
+    options: Sequence[Sequence[Option]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Where a subtask is to run: seconds from now until it begins, and that it computes."""
+
+    subtask: int
+    host: str
+    place: str
+    start_s: float
+    work_s: float
+
+
+class EarliestHost:
+    """The host, and on it the unit of the node policy, where a subtask is complete first."""
+
+    name = "ect"
+
+    def __init__(
+        self, node: NodePolicy | None = None, slowdown: Callable[[], SlowdownModel | None] = lambda: None
+    ) -> None:
+        """`slowdown` returns what is known of how functions slow each other down on a card."""
+        self._node, self._slowdown = node or EctUnit(corun=False, admission=False), slowdown
+
+    def decide(self, view: HostsView, state: PolicyState, now_s: float, rng: np.random.Generator) -> Sequence[Placed]:
+        """Place the subtasks one after the other, each behind those before it."""
+        placed = []
+        slowdown = self._slowdown()
+        for number, options in enumerate(view.options):
+            best: tuple[float, Option, int] | None = None
+            for option in options if slowdown is None else [_with_slowdown(option, slowdown) for option in options]:
+                unit, end_s = self._within(option, number, rng)
+                if unit is not None and (best is None or end_s < best[0]):
+                    best = end_s, option, unit
+            if best is not None:
+                placed.append(_take(number, *best))
+        return placed
+
+    def _within(self, option: Option, number: int, rng: np.random.Generator) -> tuple[int | None, float]:
+        """Return the unit of a host that the node policy chooses, and when the subtask is complete there."""
+        units = [_with_load(held.unit, load_s) for held, load_s in zip(option.units, option.load_s, strict=True)]
+        subtask = Subtask(
+            task=number, step=0, type=0, estimate_s=option.estimate_s,
+            memory_gb=0.0, accelerator_memory_gb=0.0, ready_s=0.0,
+        )  # fmt: skip
+        view = NodeView(number=0, kind=0, types=1, resources=(), units=units, memory_gb=np.inf)
+        unit = self._node.bind(view, subtask, rng)
+        if unit is None or not np.isfinite(option.estimate_s[units[unit].kind]):
+            return None, np.inf
+        wait_s = completion_s(units[unit], subtask) - option.estimate_s[units[unit].kind]
+        return unit, max(option.input_s, wait_s) + option.estimate_s[units[unit].kind]
+
+
+def _with_slowdown(option: Option, slowdown: SlowdownModel) -> Option:
+    """Return an option with what the neighbours on each card add to the time there; it counts as that of a load."""
+    work_s = option.estimate_s[ACCELERATOR]
+    added_s = [work_s * (1 / slowdown.rate(option.function, beside) - 1) if beside else 0.0 for beside in option.beside]
+    load_s = [load_s + more_s for load_s, more_s in zip(option.load_s, added_s, strict=True)]
+    return replace(option, load_s=load_s)
+
+
+def _with_load(unit: Unit, load_s: float) -> Unit:
+    """Return a unit whose backlog includes the load of a function."""
+    return Unit(
+        kind=unit.kind, places=unit.places, memory_gb=unit.memory_gb, backlog_s=unit.backlog_s + load_s,
+        running=unit.running, queue=unit.queue,
+    )  # fmt: skip
+
+
+def _take(number: int, end_s: float, option: Option, index: int) -> Placed:
+    """Give the subtask a place of the unit, and let the next ones see it there."""
+    held, unit = option.units[index], option.units[index].unit
+    work_s = option.estimate_s[unit.kind]
+    place = held.places[0]
+    if unit.kind == CPU:
+        held.places.append(held.places.pop(0))
+    unit.backlog_s += work_s + option.load_s[index]
+    unit.queue.append(
+        Subtask(
+            task=number, step=0, type=0, estimate_s=option.estimate_s,
+            memory_gb=0.0, accelerator_memory_gb=0.0, ready_s=0.0,
+        )
+    )  # fmt: skip
+    return Placed(subtask=number, host=option.host, place=place, start_s=end_s - work_s, work_s=work_s)

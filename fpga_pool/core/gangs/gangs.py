@@ -7,14 +7,14 @@ estimate; a gang that outruns its prediction gets a longer one.
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.core.types import Floats, Ints, floats, ints, parameter
 
 
 class How(Enum):
@@ -95,13 +95,11 @@ class ReservationParams:
     """How the reservation of the head is made; the parameter of one tier."""
 
     #: Algorithm 1, line 21: the loop ends with the first gang that frees enough.
-    extra_ends: str = field(
-        default=NEEDED,
-        metadata={
-            "choices": (NEEDED, ALL),
-            "help": "Which of the gangs that end when the head can start are counted for the extra processors: those "
-            "needed by the head, or all.",
-        },
+    extra_ends: str = parameter(
+        NEEDED,
+        "Which of the gangs that end when the head can start are counted for the extra processors: those "
+        "needed by the head, or all.",
+        choices=(NEEDED, ALL),
     )
 
     def __post_init__(self) -> None:
@@ -114,9 +112,8 @@ class TierParams(ReservationParams):
     """The parameters of two tiers."""
 
     #: Section 2.1, observation 3.
-    usage_threshold: float = field(
-        default=0.96,
-        metadata={"min": 0.0, "max": 1.0, "help": "Foreground usage above which no background process is placed."},
+    usage_threshold: float = parameter(
+        0.96, "Foreground usage above which no background process is placed.", min=0.0, max=1.0
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """`measy_plus`, ours: MEASY with turns that come sooner for shorter gangs, and moves that delay no head."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from fpga_pool.core.gangs.gangs import Gangs, How, Move, TierParams
 from fpga_pool.core.gangs.paper import Measy
 from fpga_pool.core.gangs.reservation import Reservation, next_behind, next_fill
 from fpga_pool.core.gangs.tiers import Tiers
-from fpga_pool.core.types import Floats, Ints, floats
+from fpga_pool.core.types import Floats, Ints, floats, parameter
 
 #: Below any usage: only where the foreground is idle.
 _IDLE = 1e-9
@@ -21,66 +21,40 @@ _IDLE = 1e-9
 class PlusParams(TierParams):
     """Parameters of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
 
-    patience: float = field(
-        default=4.0,
-        metadata={
-            "min": 0.0,
-            "help": "Multiple of its estimated run time after which a gang's turn comes, sooner for wider gangs. The "
-            "queue is ordered by turns, and nothing is reserved for the head before its turn.",
-        },
+    patience: float = parameter(
+        4.0,
+        "Multiple of its estimated run time after which a gang's turn comes, sooner for wider gangs. The "
+        "queue is ordered by turns, and nothing is reserved for the head before its turn.",
+        min=0.0,
     )
-    least_rate: float = field(
-        default=0.2,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "Minimum expected progress rate for a gang to be placed in the background.",
-        },
+    least_rate: float = parameter(
+        0.2, "Minimum expected progress rate for a gang to be placed in the background.", min=0.0, max=1.0
     )
-    least_rate_from_s: float = field(
-        default=3600.0,
-        metadata={
-            "min": 0.0,
-            "help": "Gangs with an estimate of at most this many seconds are placed in the background at any rate, "
-            "since a little progress may suffice.",
-        },
+    least_rate_from_s: float = parameter(
+        3600.0,
+        "Gangs with an estimate of at most this many seconds are placed in the background at any rate, "
+        "since a little progress may suffice.",
+        min=0.0,
     )
-    used_single: float = field(
-        default=0.86,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "Expected share of the idle cycles that a gang with one process uses.",
-        },
+    used_single: float = parameter(
+        0.86, "Expected share of the idle cycles that a gang with one process uses.", min=0.0, max=1.0
     )
-    used_several: float = field(
-        default=0.482,
-        metadata={"min": 0.0, "max": 1.0, "help": "Expected share of the idle cycles that wider gangs use."},
-    )
+    used_several: float = parameter(0.482, "Expected share of the idle cycles that wider gangs use.", min=0.0, max=1.0)
 
-    last_runs: int = field(
-        default=0,
-        metadata={
-            "min": 0,
-            "help": "Number of recent run times of the same user whose mean, limited by the estimate, is the expected "
-            "run time by which gangs are sorted. 0: the estimate. Reservations always use estimates.",
-        },
+    last_runs: int = parameter(
+        0,
+        "Number of recent run times of the same user whose mean, limited by the estimate, is the expected "
+        "run time by which gangs are sorted. 0: the estimate. Reservations always use estimates.",
+        min=0,
     )
-    trial_s: float = field(
-        default=0.0,
-        metadata={
-            "min": 0.0,
-            "help": "Seconds for which a gang that starts in the background has the higher priority there (a trial), "
-            "if the foreground gangs can yield. 0: no trials.",
-        },
+    trial_s: float = parameter(
+        0.0,
+        "Seconds for which a gang that starts in the background has the higher priority there (a trial), "
+        "if the foreground gangs can yield. 0: no trials.",
+        min=0.0,
     )
-    trial_share: float = field(
-        default=0.05,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "Maximum share of its estimate for which a gang yields to trials.",
-        },
+    trial_share: float = parameter(
+        0.05, "Maximum share of its estimate for which a gang yields to trials.", min=0.0, max=1.0
     )
 
     def __post_init__(self) -> None:

@@ -92,9 +92,7 @@ def next_narrow(rows, begin, end, width, behind, front_usage, usage_threshold): 
     return -1
 
 
-@compiled(
-    f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64[::1], float64[::1], float64)",
-)
+@compiled(f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64[::1], float64[::1], float64)")
 def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
     """Return the first place from `begin` on of a gang with enough processors behind usages below its highest; else -1.
 

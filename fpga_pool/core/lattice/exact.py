@@ -15,8 +15,7 @@ import numpy as np
 from fpga_pool.core.integer import ExactPolicy, Limits, programme, solve
 from fpga_pool.core.lattice.listing import Placed, can_hold, empty_schedule, first_fpgas
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
-from fpga_pool.core.lattice.topology import paths
+from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology, paths
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Ints
 
@@ -102,7 +101,10 @@ class Model:
             width = int(problem.shape_fpgas[shape])
             holds = can_hold(problem, np.array([wish]), np.array([width]))[0]
             for enclosure in np.flatnonzero(holds).tolist():
-                size, topology = self._size(enclosure)
+                size, topology = (
+                    int(problem.enclosure_fpgas[enclosure]),
+                    Topology(int(problem.enclosure_links[enclosure])),
+                )
                 if wish == Links.ANY or topology == Topology.FULL:
                     found.append((shape, enclosure, None))
                 else:
@@ -111,9 +113,6 @@ class Model:
             place: self._model.add_variable(f"place_{task}_{number}", cat="Binary")
             for number, place in enumerate(found)
         }
-
-    def _size(self, enclosure: int) -> tuple[int, Topology]:
-        return int(self._problem.enclosure_fpgas[enclosure]), Topology(int(self._problem.enclosure_links[enclosure]))
 
     def _picks(self) -> "list[dict[int, LpVariable]]":
         """Return for each task a binary unknown per FPGA that it may pick where it takes any."""

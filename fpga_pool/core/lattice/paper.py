@@ -3,7 +3,7 @@
 MFIT, a queue per enclosure, follows section II, on Jing et al. 2013.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from fpga_pool.core.lattice.listing import (
 from fpga_pool.core.lattice.ranking import DEFAULT, check_dimensions, downset_ranks
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Ints
+from fpga_pool.core.types import Ints, parameter
 
 
 def mfit_loops() -> ModuleType:
@@ -143,16 +143,13 @@ class LatticeParams:
     """The parameters of the ranking."""
 
     #: Section IV has rounds and says "empirical time slicing" of their length: without it nothing waits in vain.
-    slice_s: float = field(
-        default=0.0,
-        metadata={"min": 0.0, "help": "Seconds between decisions; 0 = whenever FPGAs become free or tasks arrive."},
+    slice_s: float = parameter(
+        0.0, "Seconds between decisions; 0 = whenever FPGAs become free or tasks arrive.", min=0.0
     )
     #: Section III leaves it to the reader (ranking.DEFAULT).
-    order: str = field(
-        default=",".join(DEFAULT),
-        metadata={
-            "help": "Dimensions of the partial order, separated by commas: fpgas, links, and seconds or -seconds."
-        },
+    order: str = parameter(
+        ",".join(DEFAULT),
+        "Dimensions of the partial order, separated by commas: fpgas, links, and seconds or -seconds.",
     )
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ It begins with the schedules of the paper's policies and improves them by `searc
 classes of tasks by which list scheduling takes them.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from fpga_pool.core.lattice.search import TaskSearch
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.makespan.search.budget import Budget, Clock
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats, Ints
+from fpga_pool.core.types import Floats, Ints, parameter
 
 # ---- Search for weights of classes
 
@@ -64,13 +64,7 @@ class _Climbs:
     """Climbs with tasks in some shapes, from the shortest schedule known so far in any."""
 
     def __init__(
-        self,
-        problem: TaskProblem,
-        shape: Ints,
-        best: Placed,
-        bound_s: float,
-        budget: Budget,
-        rng: np.random.Generator,
+        self, problem: TaskProblem, shape: Ints, best: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
     ) -> None:
         self._problem, self._best, self._budget, self._rng = problem, best, budget, rng
         self._best_s, self._listing = best.wct_s, ListScheduler(problem, shape)
@@ -145,14 +139,8 @@ BASELINES: tuple[type[ListPolicy], ...] = (Fifo, Heft, HeftShortest, Mfit, Latti
 class LatticePlusParams:
     """Parameters of `lattice_plus`."""
 
-    effort: int = field(
-        default=1000,
-        metadata={"min": 0, "help": "Search effort, about a millisecond per unit; results are reproducible."},
-    )
-    time_limit_s: float = field(
-        default=0.0,
-        metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
-    )
+    effort: int = parameter(1000, "Search effort, about a millisecond per unit; results are reproducible.", min=0)
+    time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.effort, int) or self.effort < 0:

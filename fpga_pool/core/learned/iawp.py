@@ -1,15 +1,15 @@
 """`iawp`: Interference-Aware Workload Parallelization, the paper's policy for nodes (section 4.3, algorithm 2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.cluster.nodes import can_execute
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
-from fpga_pool.core.learned.extra import require_torch
+from fpga_pool.core.learned import require_torch
 from fpga_pool.core.learned.metrics import Gaussian, MetricModel
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, parameter
 
 PREDICTORS, SIMILARITIES = ("ncf", "gaussian"), ("printed", "without_size", "centred")
 #: Speedups are divided by this, for the network's output is below 1.
@@ -22,21 +22,17 @@ _NODE_METRICS = 2
 class IawpParams:
     """Parameters; the paper gives only the length of a profiling run (section 4.3.1), the others are ours."""
 
-    predictor: str = field(default="ncf", metadata={"help": f"What fills missing metrics: {', '.join(PREDICTORS)}."})
-    similarity: str = field(
-        default="printed",
-        metadata={"help": f"Vectors whose cosine is taken: {', '.join(SIMILARITIES)}; as printed with the size of the "
-                          "input in MB, without it, or also less the mean of all types."},
-    )  # fmt: skip
-    profile_s: float = field(default=4.0, metadata={"help": "Seconds of each of the two profiling runs."})
-    queue: int = field(default=8, metadata={"help": "Length of a node's queue for its accelerators."})
-    most: int = field(default=4, metadata={"help": "Maximum number of subtasks on an accelerator (Kmax)."})
-    threshold: float = field(
-        default=0.8, metadata={"help": "Use of an accelerator and of its memory from which on nothing is added."}
+    predictor: str = parameter("ncf", f"What fills missing metrics: {', '.join(PREDICTORS)}.")
+    similarity: str = parameter(
+        "printed",
+        f"Vectors whose cosine is taken: {', '.join(SIMILARITIES)}; as printed with the size of the "
+        "input in MB, without it, or also less the mean of all types.",
     )
-    guard: bool = field(
-        default=False, metadata={"help": "Whether a core takes a subtask only where it ends sooner than queued; ours."}
-    )
+    profile_s: float = parameter(4.0, "Seconds of each of the two profiling runs.")
+    queue: int = parameter(8, "Length of a node's queue for its accelerators.")
+    most: int = parameter(4, "Maximum number of subtasks on an accelerator (Kmax).")
+    threshold: float = parameter(0.8, "Use of an accelerator and of its memory from which on nothing is added.")
+    guard: bool = parameter(False, "Whether a core takes a subtask only where it ends sooner than queued; ours.")
 
     def __post_init__(self) -> None:
         for name, known in (("predictor", PREDICTORS), ("similarity", SIMILARITIES)):
@@ -179,7 +175,7 @@ class Iawp:
         if view.kind not in self._models:
             metrics = _NODE_METRICS + len(view.resources) + 1
             if self.params.predictor == "ncf":
-                from fpga_pool.core.learned.ncf import Ncf
+                from fpga_pool.core.learned.dqn import Ncf
 
                 self._models[view.kind] = Ncf(view.types, metrics, rng=self._rng)
             else:

@@ -5,7 +5,7 @@ A baseline for comparison: doc/source/algorithms/learned says what of it works, 
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fpga_pool.core.cluster.nodes import NodePolicy
 from fpga_pool.core.cluster.policies import NodeParams
 from fpga_pool.core.cluster.views import ClusterView
-from fpga_pool.core.learned.extra import require_torch
+from fpga_pool.core.learned import require_torch
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, parameter
 
 if TYPE_CHECKING:  # torch is optional
     from fpga_pool.core.learned.dqn import Network
@@ -33,30 +33,30 @@ _MB_PER_S_OF_GIGABIT = 125.0
 class LdwpParams(NodeParams):
     """Parameters; those that the paper gives are of section 5.1, the others are ours."""
 
-    node: str = field(default="iawp", metadata={"help": "Policy within a node."})
-    inputs: str = field(default="normalised", metadata={"help": f"Scale of the inputs: {', '.join(INPUTS)}."})
-    one_hot: bool = field(default=False, metadata={"help": "Whether the type of task is one input for each type."})
-    queue: bool = field(default=False, metadata={"help": "Whether the tasks at each node are inputs as well; ours."})
-    reward: str = field(
-        default="increase",
-        metadata={"help": f"One of {', '.join(REWARDS)}: of throughput since the last decision as in the paper, "
-                          "throughput itself, or the task's own response time, without a next state."},
-    )  # fmt: skip
-    learning_rate: float = field(default=0.1, metadata={"help": "Learning rate (section 5.1)."})
-    adam: bool = field(default=False, metadata={"help": "Whether Adam takes the steps instead of SGD."})
-    gamma: float = field(default=0.8, metadata={"help": "Discount of the next state's value (section 5.1)."})
-    batch: int = field(default=20, metadata={"help": "Transitions of a gradient step (section 5.1)."})
-    replay: int = field(default=5000, metadata={"help": "Transitions in memory; not given in the paper."})
-    copy_every: int = field(default=100, metadata={"help": "Steps between copies to the target network; not given."})
-    explore: int = field(default=800, metadata={"help": "Decisions over which exploration falls; not given."})
-    epsilon: float = field(default=0.05, metadata={"help": "Share of random decisions after that; not given."})
-    window_s: float = field(default=60.0, metadata={"help": "Seconds over which throughput is measured; not given."})
-    transfer: str = field(
-        default="hidden",
-        metadata={"help": f"Weights that are kept when nodes join or leave: {', '.join(TRANSFERS)}; all = also those "
-                          "of the nodes that remain."},
-    )  # fmt: skip
-    learn: bool = field(default=True, metadata={"help": "Whether it learns while it decides."})
+    node: str = parameter("iawp", "Policy within a node.")
+    inputs: str = parameter("normalised", f"Scale of the inputs: {', '.join(INPUTS)}.")
+    one_hot: bool = parameter(False, "Whether the type of task is one input for each type.")
+    queue: bool = parameter(False, "Whether the tasks at each node are inputs as well; ours.")
+    reward: str = parameter(
+        "increase",
+        f"One of {', '.join(REWARDS)}: of throughput since the last decision as in the paper, "
+        "throughput itself, or the task's own response time, without a next state.",
+    )
+    learning_rate: float = parameter(0.1, "Learning rate (section 5.1).")
+    adam: bool = parameter(False, "Whether Adam takes the steps instead of SGD.")
+    gamma: float = parameter(0.8, "Discount of the next state's value (section 5.1).")
+    batch: int = parameter(20, "Transitions of a gradient step (section 5.1).")
+    replay: int = parameter(5000, "Transitions in memory; not given in the paper.")
+    copy_every: int = parameter(100, "Steps between copies to the target network; not given.")
+    explore: int = parameter(800, "Decisions over which exploration falls; not given.")
+    epsilon: float = parameter(0.05, "Share of random decisions after that; not given.")
+    window_s: float = parameter(60.0, "Seconds over which throughput is measured; not given.")
+    transfer: str = parameter(
+        "hidden",
+        f"Weights that are kept when nodes join or leave: {', '.join(TRANSFERS)}; all = also those "
+        "of the nodes that remain.",
+    )
+    learn: bool = parameter(True, "Whether it learns while it decides.")
 
     def __post_init__(self) -> None:
         for name, known in (("inputs", INPUTS), ("reward", REWARDS), ("transfer", TRANSFERS)):

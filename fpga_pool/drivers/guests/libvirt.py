@@ -10,8 +10,7 @@ from typing import Self
 import libvirt
 from oslo_config import cfg
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain, function_xml, parse
+from fpga_pool.drivers.guests.domain import Domain, GuestDriver, function_xml, parse
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.guest.frames import PORT_PREFIX
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound

@@ -13,8 +13,7 @@ from typing import Self
 
 from oslo_config import cfg
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain, parse
+from fpga_pool.drivers.guests.domain import Domain, GuestDriver, parse
 from fpga_pool.model.exceptions import FpgaPoolError
 
 LOG = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class SimulatedGuests(GuestDriver):
         with self._lock:
             numbers = sorted(self._ports.get(instance, ()))
             functions = dict(self._functions.get(instance, {}))
-        ports = {number: str(self._socket(instance, number)) for number in numbers}
+        ports = {number: str(self._directory / f"{instance}.{number}") for number in numbers}
         return replace(domain, ports=ports, functions=functions)
 
     def check(self, domain: Domain) -> None:
@@ -83,6 +82,3 @@ class SimulatedGuests(GuestDriver):
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _socket(self, instance: str, number: int) -> Path:
-        return self._directory / f"{instance}.{number}"

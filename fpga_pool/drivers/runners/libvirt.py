@@ -17,8 +17,15 @@ import libvirt
 from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
-from fpga_pool.drivers.runners.base import Runner
-from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, SavedMemory, find_image, moved_domain, new_domain
+from fpga_pool.drivers.runners.domain import (
+    Machine,
+    ProcessDomain,
+    Runner,
+    SavedMemory,
+    find_image,
+    moved_domain,
+    new_domain,
+)
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.cgroups import foreground_shares
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers

@@ -18,8 +18,7 @@ import libvirt
 from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
-from fpga_pool.drivers.runners.base import Runner
-from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.drivers.runners.domain import ProcessDomain, Runner
 from fpga_pool.drivers.runners.nova_login import log_in
 from fpga_pool.drivers.runners.nova_servers import NovaView, Server, Servers, Stage
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
@@ -109,7 +108,8 @@ class NovaRunner(Runner):
             if uuid not in self._left:
                 was, now = before.get(uuid), guests.get(uuid)
                 # A reboot may have begun before Nova was asked, or after: what has ended was off before, and is.
-                certain = fresh and uuid not in begun | self._view.unseen and _is_alike(was, now)
+                alike = _runs(was) == _runs(now) and (was is None) == (now is None)
+                certain = fresh and uuid not in begun | self._view.unseen and alike
                 found[key] = self._running(server, now if certain or _runs(now) else was, now_s, certain=certain)
         return found
 
@@ -375,7 +375,3 @@ class NovaRunner(Runner):
 
 def _runs(guest: Guest | None) -> bool:
     return guest is not None and not guest.is_off
-
-
-def _is_alike(was: Guest | None, now: Guest | None) -> bool:
-    return _runs(was) == _runs(now) and (was is None) == (now is None)

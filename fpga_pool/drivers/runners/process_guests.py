@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
-from fpga_pool.drivers.runners.base import Meter
-from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.drivers.runners.domain import Meter, ProcessDomain
 from fpga_pool.drivers.tiers.domain import PROCESS_URI
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
 from fpga_pool.model.agent.gangs.process import Key, Phase, Running

@@ -15,7 +15,7 @@ from typing import Self
 from oslo_config import cfg
 
 from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
-from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier

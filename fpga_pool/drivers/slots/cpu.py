@@ -25,7 +25,7 @@ from fpga_pool.drivers.slots.base import (
 )
 from fpga_pool.drivers.slots.base import SlotInventory as Worker
 from fpga_pool.drivers.slots.bitstream import Bitstream
-from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
+from fpga_pool.drivers.slots.functions import FunctionModel, function_model
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput, NotFound
 from fpga_pool.model.objects.pool import CPU, SlotState

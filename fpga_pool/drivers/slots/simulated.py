@@ -26,7 +26,7 @@ from fpga_pool.drivers.slots.base import (
 from fpga_pool.drivers.slots.bitstream import Bitstream, verify
 from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
 from fpga_pool.drivers.slots.faults import Faults
-from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
+from fpga_pool.drivers.slots.functions import FunctionModel, function_model
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
 from fpga_pool.model.objects.links import ALONE, CardLinks

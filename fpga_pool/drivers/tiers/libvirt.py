@@ -16,9 +16,16 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.tiers import cgroups, privileged
-from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest, check_placing
 from fpga_pool.drivers.tiers.cgroups import GuestCgroup
-from fpga_pool.drivers.tiers.domain import PLACED_URI, Before, TieredDomain, parse
+from fpga_pool.drivers.tiers.domain import (
+    PLACED_URI,
+    Before,
+    TierDriver,
+    TieredDomain,
+    TieredGuest,
+    check_placing,
+    parse,
+)
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 
@@ -144,11 +151,7 @@ class LibvirtTiers(TierDriver):
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
         domain, about = self._ours(instance)
         guest = TieredGuest(
-            instance=instance,
-            name=about.name,
-            wanted=about.wanted,
-            vcpus=about.vcpus,
-            dedicated=about.dedicated,
+            instance=instance, name=about.name, wanted=about.wanted, vcpus=about.vcpus, dedicated=about.dedicated
         )
         check_placing(guest, tier, pcpus)
         online = self._libvirt.call(lambda connection: connection.getCPUMap())[1]

@@ -18,8 +18,7 @@ from xml.etree import ElementTree
 from oslo_config import cfg
 
 from fpga_pool.drivers.guests.domain import nova_extra_specs
-from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest, check_placing
-from fpga_pool.drivers.tiers.domain import TieredDomain, parse
+from fpga_pool.drivers.tiers.domain import TierDriver, TieredDomain, TieredGuest, check_placing, parse
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.flavor import NAMESPACE, Tier
 

@@ -1,22 +1,140 @@
-"""`fpga-pool-sim figures PAPER`."""
+"""`fpga-pool-sim figures PAPER`: figures as CSV and pictures, what the paper says beside what we found as tables."""
 
 import argparse
+import contextlib
+import csv
 import json
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.experiments.figures import report
-from fpga_pool.experiments.figures.figure import Experiment, Figure, Settings
-from fpga_pool.experiments.figures.run import bars, make
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Figure, Sample, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
+
+FORMAT_VERSION = 1
+_TITLES = ["the paper", "where", "paper's", "ours", "differences and reasons"]
+#: Width of the output if it is unknown.
+_WIDTH = 140
+_COLUMNS = ("figure", "panel", "x", "series", "seed", "value")
+
+
+def write_csv(figure: Figure, path: Path) -> None:
+    """Write one row per sample."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        file.write(f"# format_version={FORMAT_VERSION}\n")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for row in figure.samples.rows:
+            place = row.x if isinstance(row.x, str) else f"{row.x:g}"
+            writer.writerow((figure.experiment.number, row.panel, place, row.series, row.seed, repr(row.value)))
+
+
+def plain(figure: Figure, files: Sequence[Path]) -> dict[str, Any]:
+    """Return what JSON can hold."""
+    return {
+        "figure": figure.experiment.number,
+        "title": figure.experiment.title,
+        "where": figure.experiment.where,
+        "files": [str(path) for path in files],
+        "curves": [_curve(figure, panel.key, series) for panel in figure.experiment.panels
+                   for series in figure.samples.series(panel.key)],
+        "claims": [_claim(claim) for claim in figure.claims],
+    }  # fmt: skip
+
+
+def _curve(figure: Figure, panel: str, series: str) -> dict[str, Any]:
+    samples = figure.samples
+    places = samples.places(panel, series)
+    values = [list(samples.values(panel, series, x).values()) for x in places]
+    return {
+        "panel": panel,
+        "series": series,
+        "x": list(places),
+        "mean": [float(np.mean(of_seeds)) for of_seeds in values],
+        "least": [min(of_seeds) for of_seeds in values],
+        "most": [max(of_seeds) for of_seeds in values],
+    }
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "key": claim.key, "text": claim.text, "where": claim.where, "paper": claim.paper, "ours": dict(claim.ours),
+        "unit": claim.unit, "why": claim.why,
+    }  # fmt: skip
+
+
+def write_table(result: Mapping[str, Any], path: Path) -> None:
+    """Write what the papers say beside what we found, as Markdown."""
+    lines = []
+    for figure in result["figures"]:
+        lines += [f"## Figure {figure['figure']}: {figure['title']} ({figure['where']})", ""]
+        rows = [_TITLES, ["---"] * len(_TITLES), *(_row(claim, "<br>") for claim in figure["claims"])]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Print the curves of each figure, and what the paper says of it beside what we found."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    for figure in result["figures"]:
+        console.rule(f"Figure {figure['figure']}: {figure['title']} ({figure['where']})", align="left")
+        for panel in dict.fromkeys(curve["panel"] for curve in figure["curves"]):
+            console.print(_curves_table(panel, [curve for curve in figure["curves"] if curve["panel"] == panel]))
+        if figure["claims"]:
+            console.print(_claims_table(figure["claims"]))
+    for path in (path for figure in result["figures"] for path in figure["files"]):
+        console.print(path, soft_wrap=True)
+
+
+def _curves_table(panel: str, curves: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=f"panel {panel}, means of the seeds", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("x", justify="right")
+    for curve in curves:
+        table.add_column(curve["series"], justify="right")
+    for x in dict.fromkeys(x for curve in curves for x in curve["x"]):
+        table.add_row(_place(x), *(_value_at(curve, x) for curve in curves))
+    return table
+
+
+def _value_at(curve: Mapping[str, Any], x: X) -> str:
+    return f"{curve['mean'][curve['x'].index(x)]:.4g}" if x in curve["x"] else ""
+
+
+def _claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="claims of the paper and our results", title_justify="left", box=None, padding=(0, 2, 1, 0))
+    for title in _TITLES:
+        table.add_column(title, vertical="top")
+    for claim in claims:
+        table.add_row(*_row(claim, "\n"))
+    return table
+
+
+def _row(claim: Mapping[str, Any], newline: str) -> list[str]:
+    ours = newline.join(f"{name} {_number(value)} {claim['unit']}".rstrip() for name, value in claim["ours"].items())
+    return [claim["text"], claim["where"], claim["paper"], ours, claim["why"]]
+
+
+def _number(value: float) -> str:
+    """Return three decimals at most; what is nothing but for rounding is 0."""
+    return f"{round(value, 3) + 0.0:g}"
+
+
+def _place(x: X) -> str:
+    return x if isinstance(x, str) else f"{x:g}"
+
 
 SEEDS = (0, 1, 2)
 #: Papers whose figures need more of them.
@@ -78,7 +196,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Make the figures; return what `report.show` shows, which is written to a file, too."""
+    """Make the figures; return what `show` shows, which is written to a file, too."""
     settings = _settings(arguments)
     if not arguments.no_pictures and find_spec("matplotlib") is None:
         raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or use --no-pictures")
@@ -90,9 +208,9 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
         for experiment in experiments:
             figure = make(experiment, settings, ticks(experiment.number))
             files = _write(figure, arguments)
-            result["figures"].append(report.plain(figure, files))
+            result["figures"].append(plain(figure, files))
     result["provenance"] = _provenance(arguments, settings, time.perf_counter() - begin_s)
-    report.write_table(result, arguments.out / f"{arguments.paper}.md")
+    write_table(result, arguments.out / f"{arguments.paper}.md")
     (arguments.out / f"{arguments.paper}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 
@@ -128,7 +246,7 @@ def _chosen(paper: str, numbers: Sequence[int] | None, trace: Path | None) -> li
 
 def _write(figure: Figure, arguments: argparse.Namespace) -> list[Path]:
     path = arguments.out / f"{arguments.paper}-{figure.experiment.number}.csv"
-    report.write_csv(figure, path)
+    write_csv(figure, path)
     if arguments.no_pictures:
         return [path]
     from fpga_pool.experiments.figures.picture import draw
@@ -165,3 +283,40 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _range(text: str) -> Sequence[int]:
     first, dash, last = text.partition("-")
     return range(int(first), int(last if dash else first) + 1)
+
+
+#: Called once for each measurement that is done.
+Tick = Callable[[], None]
+
+
+def make(experiment: Experiment, settings: Settings, tick: Tick = lambda: None) -> Figure:
+    """Measure every case of an experiment with every seed."""
+    rows: list[Sample] = []
+    for case in experiment.cases(settings):
+        for seed in settings.seeds:
+            rows += experiment.measure(case, seed, settings)
+            tick()
+    samples = Samples(rows)
+    return Figure(experiment=experiment, samples=samples, claims=tuple(experiment.claims(samples)))
+
+
+@contextlib.contextmanager
+def bars(experiments: Sequence[Experiment], settings: Settings, stream: TextIO) -> Iterator[Callable[[int], Tick]]:
+    """Show a bar per figure on a terminal; what it yields returns the tick of a figure by its number."""
+    columns = (
+        TextColumn("figure {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(file=stream), disable=not stream.isatty()) as progress:
+        tasks = {
+            experiment.number: progress.add_task(
+                f"{experiment.number}", total=len(experiment.cases(settings)) * len(settings.seeds), start=False
+            )
+            for experiment in experiments
+        }
+
+        def ticks(number: int) -> Tick:
+            progress.start_task(tasks[number])
+            return lambda: progress.advance(tasks[number])
+
+        yield ticks

@@ -79,8 +79,8 @@ class Claim:
     key: str
     #: What is stated, where in the paper, and the paper's own value.
     text: str
-    where: str
-    paper: str
+    where: str = "ours"
+    paper: str = "not given"
     #: Our values, by curve.
     ours: Mapping[str, float]
     unit: str = "%"
@@ -124,7 +124,7 @@ class Experiment:
     panels: tuple[Panel, ...]
     cases: Callable[[Settings], Sequence[Any]]
     measure: Callable[[Any, int, Settings], Iterable[Sample]]
-    claims: Callable[[Samples], Sequence[Claim]]
+    claims: Callable[[Samples], Iterable[Claim]]
     #: Seconds of this machine were measured: other runs give other values.
     timed: bool = False
     #: It is made of a real trace, which the project does not have.

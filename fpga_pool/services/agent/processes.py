@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.model.agent.gangs.messages import (
     Answer,
     CommandReceived,

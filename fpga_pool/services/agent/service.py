@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.drivers.egress.base import EgressDriver
-from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.metrics.instruments import Instruments

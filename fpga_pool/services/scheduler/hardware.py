@@ -23,7 +23,7 @@ from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import NO_ANSWER, answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.removal import delete_slots
+from fpga_pool.store.purge import delete_slots
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)

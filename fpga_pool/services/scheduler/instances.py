@@ -26,7 +26,7 @@ from fpga_pool.model.rules.instance.instances import (
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.placement.comparison import differences
+from fpga_pool.placement.sync import differences
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.writer import ShardWriter

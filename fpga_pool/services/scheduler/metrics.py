@@ -21,7 +21,7 @@ from fpga_pool.rpc.transport import Refusals
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.changes import Snapshots
 from fpga_pool.services.scheduler.ownership import Ownership
-from fpga_pool.store.open_work import OpenKind, OpenWork, open_work, undelivered
+from fpga_pool.store.quotas import OpenKind, OpenWork, open_work, undelivered
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 

@@ -9,8 +9,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.rules.instance.instances import not_to_be_had, release_lease
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.placement.client import PlacementClient
-from fpga_pool.placement.comparison import Allocations
-from fpga_pool.placement.sync import Sync, WantedProvider, wanted_providers
+from fpga_pool.placement.sync import Allocations, Sync, WantedProvider, wanted_providers
 from fpga_pool.services.audit import describe_lease, lease_findings
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter

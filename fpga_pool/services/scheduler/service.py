@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from fpga_pool.core.cluster.hosts import EarliestHost
+from fpga_pool.core.cluster.policies import EarliestHost
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue

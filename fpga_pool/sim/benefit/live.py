@@ -7,8 +7,10 @@ for another one first; and nothing tells it how jobs that share a card's DMA slo
 since the last look is noted in it.  `tests/unit/parity/test_online.py` compares each decision.
 """
 
+import contextlib
+import gc
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,11 +23,10 @@ from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.online.family import REST_S
 from fpga_pool.model.rules.online.view import RequestedLoad
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Fault, timeline
 from fpga_pool.sim.benefit.places import CpuWorker, LivePlaces
 from fpga_pool.sim.benefit.queue import Returning
-from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED, Shell
+from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Fault, Record, Trace, timeline
 
 #: What an entry of the agenda says, beside what `shell` puts there.
 ARRIVAL, FAULT = 5, 6
@@ -293,3 +294,73 @@ class LiveShell(LivePlaces):
             reconfigurations=known.loads,
         )
         self._ahead.told[slot] = told.after(self._told(slot))
+
+
+# ---- A run over a trace of up to millions of jobs, by the paper's model (`shell`) or the rules above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The results of a trace."""
+
+    #: Mean over the horizon of the sum of the speedups of what runs on slots (equation 1).
+    mean_benefit_vcpus: float
+    horizon_s: float
+    reconfigurations: int
+    jobs_on_fpga: int
+    jobs_on_cpu: int
+    record: Record
+
+
+def simulate(
+    pool: OnlinePool,
+    trace: Trace,
+    policy: OnlinePolicy,
+    *,
+    horizon_s: float | None = None,
+    interval_s: float = 0.1,
+    seed: int = 0,
+    keep_stretches: bool = True,
+    tenant_share: float = 1.0,
+    learn: bool = True,
+    preloads: bool = True,
+    rules: PoolRules | None = None,
+) -> Outcome:
+    """Return what a policy makes of a trace: by the paper's model, or with `rules` as a live pool does.
+
+    Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
+    a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.  Without
+    `preloads` no function is loaded that no job waits for.  The settings of a live pool say both themselves.
+    """
+    horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
+    about = pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, learn
+    if rules is None:
+        shell = Shell(*about, TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None)
+        shell.view.preloads = preloads
+    elif tenant_share < 1 or not preloads:
+        raise ValueError("tenant_share, preloads: with rules, their settings say so")
+    else:
+        shell = LiveShell(*about, rules)
+    with _no_collector():
+        shell.run(interval_s)
+    where = shell.record.where
+    return Outcome(
+        mean_benefit_vcpus=shell.benefit / horizon_s if horizon_s > 0 else 0.0,
+        horizon_s=horizon_s,
+        reconfigurations=shell.record.reconfigurations,
+        jobs_on_fpga=int(((where == FPGA) | (where == BOTH)).sum()),
+        jobs_on_cpu=int((where == CPU).sum()),
+        record=shell.record,
+    )
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Let no garbage be looked for: a simulation makes no cycles, and to walk a million jobs takes tens of ms."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

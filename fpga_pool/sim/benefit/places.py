@@ -7,16 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.look import UNUSED, Picture
-from fpga_pool.core.benefit.occupancy import EMPTY
+from fpga_pool.core.benefit.occupancy import EMPTY, Demand
 from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Cancel, Drain, End, Failure, Fault, HostLoss, Outage
 from fpga_pool.sim.benefit.queue import Queue
 from fpga_pool.sim.benefit.shell import CPU_END, LOADED, Shell
-from fpga_pool.sim.benefit.trace import BOTH, CANCELLED, CPU, FAILED, FPGA, Trace
+from fpga_pool.sim.benefit.trace import (
+    BOTH,
+    CANCELLED,
+    CPU,
+    FAILED,
+    FPGA,
+    Cancel,
+    Drain,
+    End,
+    Failure,
+    Fault,
+    HostLoss,
+    Outage,
+    Trace,
+)
 
 
 @dataclass(slots=True)

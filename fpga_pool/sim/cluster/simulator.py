@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.cluster.calibration import Calibration
 from fpga_pool.core.cluster.nodes import ObservingNodePolicy
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView, due_s
 from fpga_pool.core.policy import ClusterPolicy, Following, Learning, Profiling
 from fpga_pool.core.types import Floats, Ints
-from fpga_pool.sim.cluster.node import Interference, Node, Work
-from fpga_pool.sim.cluster.profiling import Profiler
+from fpga_pool.sim.cluster.node import Calibration, Interference, Node, Profiler, Work
 from fpga_pool.sim.cluster.tables import PipelineTable, World
 from fpga_pool.sim.cluster.workload import Workload, all_nodes
 

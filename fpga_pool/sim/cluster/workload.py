@@ -9,8 +9,7 @@ import numpy as np
 
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU
 from fpga_pool.core.types import Floats, Ints
-from fpga_pool.sim.cluster.reading import read_trace
-from fpga_pool.sim.cluster.tables import ArrivalTable, NodeTable, SubtaskTable, World
+from fpga_pool.sim.cluster.tables import ArrivalTable, NodeTable, SubtaskTable, World, read_trace
 
 #: Random streams.
 _ARRIVALS, _NOISE, _ERRORS, _FAILURES = range(4)

@@ -10,25 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
-from fpga_pool.model.agent.gangs.messages import (
-    Answer,
-    CommandReceived,
-    DiscardMemory,
-    EndGuest,
-    FinishLaunch,
-    GuestEnded,
-    GuestLaunched,
-    GuestRefused,
-    GuestsSeen,
-    LaunchGuest,
-    LeaveGuest,
-    MoveGuest,
-    ProcessesEvent,
-    ProcessesInstruction,
-    ProcessesRestored,
-    Record,
-    SaveGuest,
-)
+from fpga_pool.model.agent.gangs import messages
 from fpga_pool.model.agent.gangs.process import HeldProcess, Key, Phase, ProcessSpec, Running
 from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
 from fpga_pool.model.exceptions import Conflict, NotFound
@@ -282,19 +264,19 @@ class GangHost:
     def execute(self, command: Command) -> Outcome:
         """Execute a command, once; a repeat is answered, a late one is refused."""
         fence = self._fences.get(command.slot, (0, 0))
-        instructions = self._handle(CommandReceived(command, command.id in self._executed, fence))
-        (outcome,) = [instruction.outcome for instruction in instructions if isinstance(instruction, Answer)]
+        instructions = self._handle(messages.CommandReceived(command, command.id in self._executed, fence))
+        (outcome,) = [instruction.outcome for instruction in instructions if isinstance(instruction, messages.Answer)]
         self._carry_out(instructions)
         return outcome
 
     def work(self) -> None:
         """Do all that there is to do at this instant."""
-        while self._after(GuestsSeen(self._guests.observe(self.name))):
+        while self._after(messages.GuestsSeen(self._guests.observe(self.name))):
             pass
 
     def restart(self) -> None:
         """Begin as an agent does that was killed, with what its journal holds and the guests that have lived on."""
-        restored = ProcessesRestored(tuple(self._kept.values()))
+        restored = messages.ProcessesRestored(tuple(self._kept.values()))
         self._state, _ = handle(ProcessesState(processors=self._offered), restored, self._guests.now_s)
 
     def taken(self, up_to: int) -> None:
@@ -311,17 +293,17 @@ class GangHost:
         self.work()
         return self._state.observed()
 
-    def _after(self, event: ProcessesEvent) -> bool:
+    def _after(self, event: messages.ProcessesEvent) -> bool:
         return self._carry_out(self._handle(event))
 
-    def _handle(self, event: ProcessesEvent) -> Sequence[ProcessesInstruction]:
+    def _handle(self, event: messages.ProcessesEvent) -> Sequence[messages.ProcessesInstruction]:
         self._state, instructions = handle(self._state, event, self._guests.now_s)
         for instruction in instructions:
-            if isinstance(instruction, Record):
+            if isinstance(instruction, messages.Record):
                 self._record(instruction)
         return instructions
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: messages.Record) -> None:
         if record.command is not None:
             self._executed.add(record.command.id)
             self._fences[record.command.slot] = record.command.fence
@@ -331,35 +313,35 @@ class GangHost:
             self._kept[record.keep.key] = record.keep
         self.reports += zip(self._numbers, record.reports, strict=False)
 
-    def _carry_out(self, instructions: Sequence[ProcessesInstruction]) -> bool:
+    def _carry_out(self, instructions: Sequence[messages.ProcessesInstruction]) -> bool:
         """Do with guests what is to be done; return whether something has changed."""
-        changed = any(isinstance(instruction, Record | MoveGuest) for instruction in instructions)
+        changed = any(isinstance(instruction, messages.Record | messages.MoveGuest) for instruction in instructions)
         for instruction in instructions:
             match instruction:
-                case LaunchGuest():
+                case messages.LaunchGuest():
                     changed |= self._launch(instruction)
-                case FinishLaunch(key, saved):
+                case messages.FinishLaunch(key, saved):
                     self._guests.discard(saved)
-                    changed |= self._after(GuestLaunched(key))
-                case EndGuest(key, saved):
+                    changed |= self._after(messages.GuestLaunched(key))
+                case messages.EndGuest(key, saved):
                     self._guests.end(key)
                     self._guests.discard(saved)
-                    changed |= self._after(GuestEnded(key))
-                case SaveGuest(key):
+                    changed |= self._after(messages.GuestEnded(key))
+                case messages.SaveGuest(key):
                     changed |= self._guests.save(key)
-                case MoveGuest(key, tier):
+                case messages.MoveGuest(key, tier):
                     self._guests.set_tier(key, tier)
-                case LeaveGuest(key):
+                case messages.LeaveGuest(key):
                     self._guests.leave(key)
-                case DiscardMemory(saved):
+                case messages.DiscardMemory(saved):
                     self._guests.discard(saved)
         return changed
 
-    def _launch(self, instruction: LaunchGuest) -> bool:
+    def _launch(self, instruction: messages.LaunchGuest) -> bool:
         spec = instruction.spec
         try:
             self._guests.launch(self.name, spec, instruction.processor, instruction.tier)
         except (Conflict, NotFound) as error:
-            return self._after(GuestRefused(spec.key, str(error)))
+            return self._after(messages.GuestRefused(spec.key, str(error)))
         self._guests.discard(spec.saved)
-        return self._after(GuestLaunched(spec.key))
+        return self._after(messages.GuestLaunched(spec.key))

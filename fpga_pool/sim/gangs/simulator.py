@@ -12,13 +12,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
+from fpga_pool.core.gangs.reservation import outlook
 from fpga_pool.core.gangs.tiers import AWAY, BEHIND, IN_FRONT, NOBODY, QUEUED, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.sim.gangs.results import Nowhere, Outcome, Sink
-from fpga_pool.sim.gangs.trace import Cancellation, Failure, Fault, Outage, OutageEnd, Trace, TrueUsage, timeline
+from fpga_pool.sim.gangs.trace import (
+    Cancellation,
+    Failure,
+    Fault,
+    Nowhere,
+    Outage,
+    OutageEnd,
+    Outcome,
+    Sink,
+    Trace,
+    TrueUsage,
+    timeline,
+)
 
 #: The rate of a gang that has just been placed: unlike any.
 _UNKNOWN = -1.0

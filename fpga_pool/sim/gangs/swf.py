@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from fpga_pool.core.types import Floats, floats
+from fpga_pool.core.types import Floats, Ints, floats
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 
@@ -165,3 +165,31 @@ def _lines(swf: Swf) -> Iterator[bytes]:
 
 def _text(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
+
+
+# ---- Jobs, the output of a model of a workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Jobs:
+    """Jobs in order of submission."""
+
+    submit_s: Floats
+    run_s: Floats
+    width: Ints
+
+
+def to_swf(jobs: Jobs, estimate_s: Floats, note: str, processors: int) -> Swf:
+    """Return the jobs as lines, numbered from 1; `note` says where they come from."""
+    table = np.full((len(jobs.width), len(FIELDS)), -1.0)
+    columns = {
+        "job": np.arange(1, len(jobs.width) + 1), "submit_s": jobs.submit_s, "run_s": jobs.run_s,
+        "processors": jobs.width, "requested_processors": jobs.width, "requested_s": estimate_s, "status": 1.0,
+    }  # fmt: skip
+    for name, values in columns.items():
+        table[:, FIELDS.index(name)] = values
+    header = (
+        ("Version", "2.2"), ("MaxJobs", str(len(table))), ("MaxRecords", str(len(table))),
+        ("MaxNodes", str(processors)), ("MaxProcs", str(processors)), ("Note", note),
+    )  # fmt: skip
+    return Swf(table, header)

@@ -201,17 +201,15 @@ class _Run:
         if not starting.tasks:
             return
         self._plans += 1
-        impatient = [task for task in starting.tasks if self._has_waited_too_long(task)]
+        # The event at the end of the patience is at this very sum.
+        ends_s, now_s = self.problem.arrival_s + self.patience_s, self.engine.now_s
+        impatient = [task for task in starting.tasks if ends_s[task] <= now_s]
         for task in impatient:
             begun, begins = starting.reserve(task)
             self._carry_out([begun] if begun is not None and begins else [], starting)
         patient = set(starting.tasks).difference(impatient)
         planned_first = starting.begin(patient, lambda rest: planned(self.policy, rest, None, self._rng))
         self._carry_out(planned_first or [], starting)
-
-    def _has_waited_too_long(self, task: int) -> bool:
-        # The event at the end of the patience is at this very sum.
-        return bool(self.problem.arrival_s[task] + self.patience_s <= self.engine.now_s)
 
     def _carry_out(self, begun: Sequence[Begun], starting: Starting) -> None:
         """Begin tasks, the loads before them included; where nothing runs, nothing else makes for another plan."""

@@ -21,18 +21,7 @@ from fpga_pool.model.messages.work import (
 )
 from fpga_pool.model.values import changed
 from fpga_pool.sim.gangs.trace import read_trace
-from fpga_pool.sim.scenario.tables import (
-    BatchGroup,
-    GangGroup,
-    Group,
-    Inputs,
-    InstanceGroup,
-    OnlineGroup,
-    PipelineGroup,
-    Scenario,
-    SubtaskTable,
-    TaskGroup,
-)
+from fpga_pool.sim.scenario import tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +56,7 @@ class Arrival:
     is_of_file: bool = False
 
 
-def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
+def arrivals(scenario: tables.Scenario, seed: int) -> list[Arrival]:
     """Return everything that arrives, by time, and of one instant in the order of the file.
 
     Each group draws from its own generator, so a change of one leaves the others as they are.  InvalidInput names
@@ -76,7 +65,7 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
     found = [arrival for group in scenario.groups for arrival in _of_group(scenario, group, seed)]
     first: dict[str, str] = {}
     for group in scenario.groups:
-        of_file = isinstance(group, GangGroup) and group.swf
+        of_file = isinstance(group, tables.GangGroup) and group.swf
         first |= dict.fromkeys((group.name, *(() if of_file else group.names)), group.place)
     for arrival in found:
         name = arrival.request.uuid
@@ -86,7 +75,7 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
     return _following(scenario, sorted(found, key=lambda arrival: arrival.at_s))
 
 
-def _following(scenario: Scenario, found: Sequence[Arrival]) -> list[Arrival]:
+def _following(scenario: tables.Scenario, found: Sequence[Arrival]) -> list[Arrival]:
     """Return what arrives with the names of all batches that each waits for; InvalidInput if one is not there yet."""
     pieces = {group.name: group.names for group in scenario.batches}
     there: dict[str, str] = {}
@@ -106,22 +95,22 @@ def _following(scenario: Scenario, found: Sequence[Arrival]) -> list[Arrival]:
     return following
 
 
-def _of_group(scenario: Scenario, group: Group, seed: int) -> Iterator[Arrival]:
+def _of_group(scenario: tables.Scenario, group: tables.Group, seed: int) -> Iterator[Arrival]:
     rng = np.random.default_rng([seed, zlib.crc32(group.name.encode())])
-    if isinstance(group, GangGroup) and group.swf:
+    if isinstance(group, tables.GangGroup) and group.swf:
         yield from _swf_gangs(scenario, group)
         return
     for name, at_s in zip(group.names, _times(group, rng), strict=True):
         drawn = _Draw(name, rng)
         request = _request(group, name, scenario, drawn)
-        if isinstance(group, BatchGroup) and group.deadline_s is not None:
+        if isinstance(group, tables.BatchGroup) and group.deadline_s is not None:
             request = changed(request, deadline_at=at_s + group.deadline_s)
         yield Arrival(
             at_s=at_s, place=group.place, group=group.name, request=request, takes=drawn.takes, late_s=drawn.late_s
         )
 
 
-def _times(group: Group, rng: np.random.Generator) -> list[float]:
+def _times(group: tables.Group, rng: np.random.Generator) -> list[float]:
     """Return when each piece of a group arrives."""
     if group.rate_per_s is not None:
         gaps: list[float] = rng.exponential(1.0 / group.rate_per_s, group.count).cumsum().tolist()
@@ -137,7 +126,7 @@ class _Draw:
         self.takes: dict[str, float] = {}
         self.late_s: dict[str, float] = {}
 
-    def job(self, said: Inputs, function: str = "") -> JobRequest:
+    def job(self, said: tables.Inputs, function: str = "") -> JobRequest:
         """Return the next job."""
         number = len(self.takes)
         uuid = f"{self._name}.{number}"
@@ -151,7 +140,7 @@ class _Draw:
             input_bytes=said.input_bytes.draw_whole(self._rng),
         )
 
-    def subtask(self, said: SubtaskTable) -> SubtaskRequest:
+    def subtask(self, said: tables.SubtaskTable) -> SubtaskRequest:
         """Return a subtask of a pipeline."""
         uuid = f"{self._name}.{said.name}"
         self.takes[uuid] = said.takes.draw(self._rng)
@@ -165,25 +154,25 @@ class _Draw:
             input_bytes=0 if said.input_bytes is None else said.input_bytes.draw_whole(self._rng),
         )
 
-    def function(self, said: Inputs) -> str:
+    def function(self, said: tables.Inputs) -> str:
         """Return a function of a mix."""
         names, weights = list(said.function), np.array(list(said.function.values()))
         return names[0] if len(names) == 1 else names[int(self._rng.choice(len(names), p=weights / weights.sum()))]
 
 
-def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Request:
+def _request(group: tables.Group, name: str, scenario: tables.Scenario, drawn: _Draw) -> Request:
     rng = drawn._rng  # noqa: SLF001  # the generator of the group
     who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": group.project, "name": name}
-    if isinstance(group, BatchGroup):
+    if isinstance(group, tables.BatchGroup):
         jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
         policy = group.policy or scenario.scheduler.default_policy
         options = {name: getattr(group, name) for name in ("held", "priority", "after")}
         return BatchRequest(**who, policy=policy, **options, jobs=jobs)
-    if isinstance(group, OnlineGroup):
+    if isinstance(group, tables.OnlineGroup):
         return BatchRequest(**who, policy=scenario.scheduler.online_policy, jobs=(drawn.job(group),))
-    if isinstance(group, PipelineGroup):
+    if isinstance(group, tables.PipelineGroup):
         return PipelineRequest(**who, subtasks=tuple(drawn.subtask(part) for part in group.parts))
-    if isinstance(group, TaskGroup):
+    if isinstance(group, tables.TaskGroup):
         function = drawn.function(group)
         jobs = tuple(drawn.job(group, function) for _ in range(group.slots.draw_whole(rng)))
         shares = tuple(
@@ -193,7 +182,7 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
         return TaskRequest(
             **who, function=function, topology=Topology(group.topology), shares=shares, shapes=group.shapes
         )
-    if isinstance(group, GangGroup):
+    if isinstance(group, tables.GangGroup):
         if group.processes is None or group.runtime_s is None:
             raise AssertionError(group.place)  # checked as it was read
         runtime_s = group.runtime_s.draw(rng)
@@ -204,13 +193,13 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
             cpu_usage=group.cpu_usage,
             work_s=group.takes.draw(rng) * runtime_s,
         )
-    assert isinstance(group, InstanceGroup)  # noqa: S101  # there are no others
+    assert isinstance(group, tables.InstanceGroup)  # noqa: S101  # there are no others
     wanted = AcceleratorRequest(function=group.function, count=group.slots, topology=Topology(group.topology))
     stays_s = None if group.stays_s is None else group.stays_s.draw(rng)
     return InstanceRequest(uuid=name, project_id=group.project, wanted=wanted, host=group.host, stays_s=stays_s)
 
 
-def _swf_gangs(scenario: Scenario, group: GangGroup) -> Iterator[Arrival]:
+def _swf_gangs(scenario: tables.Scenario, group: tables.GangGroup) -> Iterator[Arrival]:
     """Yield the gangs of a file that the pool is wide enough for, the first at the group's time."""
     processors = sum(host.count * host.gang_processors for host in scenario.hosts)
     trace, _ = read_trace(Path(scenario.path).parent / group.swf, processors)

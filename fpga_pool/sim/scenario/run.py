@@ -61,12 +61,7 @@ class ScenarioRun:
     """One run of a scenario; `run` is called once."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        catalogue: Catalogue,
-        settings: PoolSettings,
-        policies: PoolPolicies,
-        seed: int,
+        self, scenario: Scenario, catalogue: Catalogue, settings: PoolSettings, policies: PoolPolicies, seed: int
     ) -> None:
         self.scenario, self.catalogue, self.settings, self.policies = scenario, catalogue, settings, policies
         self.seed = seed
@@ -138,12 +133,7 @@ class ScenarioRun:
             online_s=chosen.online_interval_s,
             heartbeat_s=self.scenario.agent.heartbeat_s,
         )
-        self._pool.run_families(
-            self.policies,
-            seed=self.seed,
-            until_s=until_s,
-            intervals=intervals,
-        )
+        self._pool.run_families(self.policies, seed=self.seed, until_s=until_s, intervals=intervals)
 
     @property
     def is_over(self) -> bool:

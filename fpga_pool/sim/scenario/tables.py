@@ -12,97 +12,71 @@ from fpga_pool.model.flavor import MAX_COUNT, Topology
 from fpga_pool.model.objects.links import NOT_LINKED
 from fpga_pool.model.objects.tasks import TaskShape
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.scenario.values import (
-    AT_LEAST_ONE,
-    COUNT,
-    COUNT_OF_SOME,
-    COUNT_SPREAD,
-    FLAG,
-    LINES,
-    MIX,
-    NAME,
-    NAMES,
-    PLACE,
-    POSITIVE,
-    POSITIVE_SPREAD,
-    SECONDS,
-    SECONDS_SPREAD,
-    SHAPES,
-    SHARE,
-    TABLES,
-    TEXT,
-    WIDTH_SPREAD,
-    Spread,
-    choice,
-    key,
-    seconds,
-    share,
-    whole,
-)
+from fpga_pool.sim.scenario import values as v
 from fpga_pool.sim.surroundings import Delays
 
 _DEFAULTS, _PATIENCE, _DELAYS = PoolSettings(), AgentParameters(), Delays()
-_CABLES = choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)
-_TOPOLOGY = choice(*(str(topology) for topology in Topology))
-_ONE = Spread(1.0, 1.0)
-_NOTHING = Spread(0.0, 0.0)
+_CABLES = v.choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)
+_TOPOLOGY = v.choice(*(str(topology) for topology in Topology))
+_ONE = v.Spread(1.0, 1.0)
+_NOTHING = v.Spread(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTable:
     """`[pool]`."""
 
-    seed: int = key(COUNT, 0)
-    until_s: float = key(POSITIVE, 86_400.0)
-    catalogue: str = key(TEXT, "", shown_default="the installed one")
+    seed: int = v.key(v.COUNT, 0)
+    until_s: float = v.key(v.POSITIVE, 86_400.0)
+    catalogue: str = v.key(v.TEXT, "", shown_default="the installed one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerTable:
     """`[scheduler]`: the options of `[scheduler]` of fpga_pool.conf that a simulated pool has."""
 
-    default_policy: str = key(NAME, "makespan")
-    online_policy: str = key(NAME, "benefit_plus")
-    gang_policy: str = key(NAME, "measy_plus")
-    task_policy: str = key(NAME, "lattice_plus")
-    interval_s: float = key(seconds(0.01), 1.0)
-    online_interval_s: float = key(seconds(0.01), 0.5)
-    planning_share: float = key(share(0.001), 0.02)
-    dispatch_lead_s: float = key(SECONDS, _DEFAULTS.dispatch_lead_s)
-    replan_horizon_s: float = key(SECONDS, _DEFAULTS.replan_horizon_s)
-    replan_late_s: float = key(seconds(0.1), _DEFAULTS.replan_late_s)
-    plan_results: bool = key(FLAG, _DEFAULTS.plan_results)
-    online_patience_s: float = key(SECONDS, _DEFAULTS.online_patience_s)
-    load_ahead: bool = key(FLAG, _DEFAULTS.load_ahead)
-    tenant_share: float = key(share(0.001), _DEFAULTS.tenant_share)
-    task_patience_s: float = key(SECONDS, _DEFAULTS.task_patience_s)
-    gang_migration_s: float = key(SECONDS, _DEFAULTS.gang_migration_s)
-    claim_patience_s: float = key(SECONDS, _DEFAULTS.claim_patience_s)
-    max_batch_jobs: int = key(COUNT_OF_SOME, _DEFAULTS.max_batch_jobs)
-    max_input_bytes: int = key(COUNT, _DEFAULTS.max_input_bytes)
-    max_attempts: int = key(COUNT_OF_SOME, _DEFAULTS.max_attempts)
-    host_timeout_s: float = key(seconds(0.1), _DEFAULTS.host_timeout_s)
-    input_timeout_s: float = key(seconds(0.1), _DEFAULTS.input_timeout_s)
+    default_policy: str = v.key(v.NAME, "makespan")
+    online_policy: str = v.key(v.NAME, "benefit_plus")
+    gang_policy: str = v.key(v.NAME, "measy_plus")
+    task_policy: str = v.key(v.NAME, "lattice_plus")
+    interval_s: float = v.key(v.seconds(0.01), 1.0)
+    online_interval_s: float = v.key(v.seconds(0.01), 0.5)
+    planning_share: float = v.key(v.share(0.001), 0.02)
+    dispatch_lead_s: float = v.key(v.SECONDS, _DEFAULTS.dispatch_lead_s)
+    replan_horizon_s: float = v.key(v.SECONDS, _DEFAULTS.replan_horizon_s)
+    replan_late_s: float = v.key(v.seconds(0.1), _DEFAULTS.replan_late_s)
+    plan_results: bool = v.key(v.FLAG, _DEFAULTS.plan_results)
+    online_patience_s: float = v.key(v.SECONDS, _DEFAULTS.online_patience_s)
+    load_ahead: bool = v.key(v.FLAG, _DEFAULTS.load_ahead)
+    tenant_share: float = v.key(v.share(0.001), _DEFAULTS.tenant_share)
+    task_patience_s: float = v.key(v.SECONDS, _DEFAULTS.task_patience_s)
+    gang_migration_s: float = v.key(v.SECONDS, _DEFAULTS.gang_migration_s)
+    claim_patience_s: float = v.key(v.SECONDS, _DEFAULTS.claim_patience_s)
+    max_batch_jobs: int = v.key(v.COUNT_OF_SOME, _DEFAULTS.max_batch_jobs)
+    max_input_bytes: int = v.key(v.COUNT, _DEFAULTS.max_input_bytes)
+    max_attempts: int = v.key(v.COUNT_OF_SOME, _DEFAULTS.max_attempts)
+    host_timeout_s: float = v.key(v.seconds(0.1), _DEFAULTS.host_timeout_s)
+    input_timeout_s: float = v.key(v.seconds(0.1), _DEFAULTS.input_timeout_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTable:
     """`[agent]`: the options of `[agent]` of fpga_pool.conf that simulated agents have."""
 
-    heartbeat_s: float = key(seconds(0.05), 1.0)
-    hang_factor: float = key(AT_LEAST_ONE, _PATIENCE.hang_factor)
-    hang_grace_s: float = key(SECONDS, _PATIENCE.hang_grace_s)
-    fault_pause_s: float = key(seconds(0.01), _PATIENCE.fault_pause_s[0])
+    heartbeat_s: float = v.key(v.seconds(0.05), 1.0)
+    hang_factor: float = v.key(v.AT_LEAST_ONE, _PATIENCE.hang_factor)
+    hang_grace_s: float = v.key(v.SECONDS, _PATIENCE.hang_grace_s)
+    fault_pause_s: float = v.key(v.seconds(0.01), _PATIENCE.fault_pause_s[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelaysTable:
     """`[delays]`: what takes time around the decisions."""
 
-    command_s: float = key(SECONDS, _DELAYS.command_s)
-    staging_s: float = key(SECONDS, _DELAYS.staging_s)
-    turnaround_s: float = key(SECONDS, _DELAYS.turnaround_s)
-    migration_s: float | None = key(SECONDS, None, shown_default="``gang_migration_s``")
+    command_s: float = v.key(v.SECONDS, _DELAYS.command_s)
+    staging_s: float = v.key(v.SECONDS, _DELAYS.staging_s)
+    turnaround_s: float = v.key(v.SECONDS, _DELAYS.turnaround_s)
+    migration_s: float | None = v.key(v.SECONDS, None, shown_default="``gang_migration_s``")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +84,16 @@ class HostTable:
     """`[hosts.NAME]`: one host, or `count` of a kind."""
 
     name: str
-    count: int = key(whole(1), 1)
-    board: str = key(NAME, "", shown_default="no cards")
-    cards: int = key(whole(1), 1)
-    links: str = key(_CABLES, "ring")
-    enclosures: tuple[str, ...] = key(LINES, ())
-    slot_links: str = key(_CABLES, "full")
-    cpu_workers: int = key(whole(0), 0)
-    gang_processors: int = key(whole(0), 0)
-    egress_mbps: float = key(POSITIVE, float("inf"), shown_default="no limit")
-    ingress_mbps: float = key(POSITIVE, float("inf"), shown_default="no limit")
+    count: int = v.key(v.whole(1), 1)
+    board: str = v.key(v.NAME, "", shown_default="no cards")
+    cards: int = v.key(v.whole(1), 1)
+    links: str = v.key(_CABLES, "ring")
+    enclosures: tuple[str, ...] = v.key(v.LINES, ())
+    slot_links: str = v.key(_CABLES, "full")
+    cpu_workers: int = v.key(v.whole(0), 0)
+    gang_processors: int = v.key(v.whole(0), 0)
+    egress_mbps: float = v.key(v.POSITIVE, float("inf"), shown_default="no limit")
+    ingress_mbps: float = v.key(v.POSITIVE, float("inf"), shown_default="no limit")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,12 +107,12 @@ class Group:
 
     #: Where it is in the file, for messages.
     place: str
-    name: str = key(NAME)
-    project: str = key(NAME, "demo")
-    arrives_s: float = key(SECONDS, 0.0)
-    count: int = key(whole(1), 1)
-    every_s: float | None = key(SECONDS, None, shown_default="all at once")
-    rate_per_s: float | None = key(POSITIVE, None, shown_default="not random")
+    name: str = v.key(v.NAME)
+    project: str = v.key(v.NAME, "demo")
+    arrives_s: float = v.key(v.SECONDS, 0.0)
+    count: int = v.key(v.whole(1), 1)
+    every_s: float | None = v.key(v.SECONDS, None, shown_default="all at once")
+    rate_per_s: float | None = v.key(v.POSITIVE, None, shown_default="not random")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,30 +124,30 @@ class Group:
 class Inputs:
     """Common fields of work on slots: function, inputs, and deviations from the plan."""
 
-    function: Mapping[str, float] = key(MIX)
-    input_bytes: Spread = key(COUNT_SPREAD)
-    requester: tuple[str, ...] = key(NAMES)
-    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
-    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, shown_default="0")
+    function: Mapping[str, float] = v.key(v.MIX)
+    input_bytes: v.Spread = v.key(v.COUNT_SPREAD)
+    requester: tuple[str, ...] = v.key(v.NAMES)
+    takes: v.Spread = v.key(v.POSITIVE_SPREAD, _ONE, shown_default="1")
+    late_s: v.Spread = v.key(v.SECONDS_SPREAD, _NOTHING, shown_default="0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobsTable(Inputs):
     """`[[batches.jobs]]`: jobs of a batch that are alike."""
 
-    count: int = key(whole(1), 1)
+    count: int = v.key(v.whole(1), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchGroup(Group):
     """`[[batches]]`."""
 
-    policy: str = key(NAME, "", shown_default="``default_policy``")
-    held: bool = key(FLAG, default=False)
-    priority: int = key(whole(-100, 100), 0)
-    deadline_s: float | None = key(POSITIVE, None, shown_default="none")
-    after: tuple[str, ...] = key(NAMES, (), shown_default="none")
-    jobs: tuple[Any, ...] = key(TABLES)
+    policy: str = v.key(v.NAME, "", shown_default="``default_policy``")
+    held: bool = v.key(v.FLAG, default=False)
+    priority: int = v.key(v.whole(-100, 100), 0)
+    deadline_s: float | None = v.key(v.POSITIVE, None, shown_default="none")
+    after: tuple[str, ...] = v.key(v.NAMES, (), shown_default="none")
+    jobs: tuple[Any, ...] = v.key(v.TABLES)
     #: `jobs` as tables.
     parts: tuple[JobsTable, ...] = ()
 
@@ -187,29 +161,29 @@ class OnlineGroup(Inputs, Group):
 class TaskGroup(Inputs, Group):
     """`[[tasks]]`."""
 
-    slots: Spread = key(WIDTH_SPREAD)
-    topology: str = key(_TOPOLOGY, "any")
-    shapes: tuple[TaskShape, ...] = key(SHAPES, (), shown_default="``slots`` slots")
+    slots: v.Spread = v.key(v.WIDTH_SPREAD)
+    topology: str = v.key(_TOPOLOGY, "any")
+    shapes: tuple[TaskShape, ...] = v.key(v.SHAPES, (), shown_default="``slots`` slots")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubtaskTable:
     """`[[pipelines.subtasks]]`: one subtask."""
 
-    name: str = key(NAME)
-    function: str = key(NAME)
-    after: tuple[str, ...] = key(NAMES, (), shown_default="none")
-    input_bytes: Spread | None = key(COUNT_SPREAD, None, shown_default="by ``after``")
-    requester: str = key(NAME, "", shown_default="by ``after``")
-    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
-    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, shown_default="0")
+    name: str = v.key(v.NAME)
+    function: str = v.key(v.NAME)
+    after: tuple[str, ...] = v.key(v.NAMES, (), shown_default="none")
+    input_bytes: v.Spread | None = v.key(v.COUNT_SPREAD, None, shown_default="by ``after``")
+    requester: str = v.key(v.NAME, "", shown_default="by ``after``")
+    takes: v.Spread = v.key(v.POSITIVE_SPREAD, _ONE, shown_default="1")
+    late_s: v.Spread = v.key(v.SECONDS_SPREAD, _NOTHING, shown_default="0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineGroup(Group):
     """`[[pipelines]]`."""
 
-    subtasks: tuple[Any, ...] = key(TABLES)
+    subtasks: tuple[Any, ...] = v.key(v.TABLES)
     #: `subtasks` as tables.
     parts: tuple[SubtaskTable, ...] = ()
 
@@ -218,23 +192,23 @@ class PipelineGroup(Group):
 class GangGroup(Group):
     """`[[gangs]]`: gangs with these figures, or those of a file."""
 
-    processes: Spread | None = key(WIDTH_SPREAD, None, shown_default="by ``swf``")
-    runtime_s: Spread | None = key(POSITIVE_SPREAD, None, shown_default="by ``swf``")
-    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
-    cpu_usage: float = key(SHARE, 1.0)
-    swf: str = key(TEXT, "", shown_default="no file")
-    most: int | None = key(whole(1), None, shown_default="all")
+    processes: v.Spread | None = v.key(v.WIDTH_SPREAD, None, shown_default="by ``swf``")
+    runtime_s: v.Spread | None = v.key(v.POSITIVE_SPREAD, None, shown_default="by ``swf``")
+    takes: v.Spread = v.key(v.POSITIVE_SPREAD, _ONE, shown_default="1")
+    cpu_usage: float = v.key(v.SHARE, 1.0)
+    swf: str = v.key(v.TEXT, "", shown_default="no file")
+    most: int | None = v.key(v.whole(1), None, shown_default="all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceGroup(Group):
     """`[[instances]]`: virtual machines with slots."""
 
-    function: str = key(NAME)
-    slots: int = key(whole(1, MAX_COUNT), 1)
-    topology: str = key(_TOPOLOGY, "any")
-    host: str = key(NAME, "", shown_default="the best one")
-    stays_s: Spread | None = key(POSITIVE_SPREAD, None, shown_default="to the end")
+    function: str = v.key(v.NAME)
+    slots: int = v.key(v.whole(1, MAX_COUNT), 1)
+    topology: str = v.key(_TOPOLOGY, "any")
+    host: str = v.key(v.NAME, "", shown_default="the best one")
+    stays_s: v.Spread | None = v.key(v.POSITIVE_SPREAD, None, shown_default="to the end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +216,11 @@ class EventTable:
     """`[[events]]`."""
 
     place: str
-    at_s: float = key(SECONDS)
-    kind: str = key(choice("fail", "drain", "leave", "slow", "takeover", "cancel", "hold", "release"))
-    target: str = key(PLACE, "")
-    for_s: float | None = key(POSITIVE, None, shown_default="to the end")
-    delay_s: float | None = key(POSITIVE, None)
+    at_s: float = v.key(v.SECONDS)
+    kind: str = v.key(v.choice("fail", "drain", "leave", "slow", "takeover", "cancel", "hold", "release"))
+    target: str = v.key(v.PLACE, "")
+    for_s: float | None = v.key(v.POSITIVE, None, shown_default="to the end")
+    delay_s: float | None = v.key(v.POSITIVE, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

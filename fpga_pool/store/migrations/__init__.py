@@ -1,1 +1,1 @@
-"""Migrations of the schema; run by `store.schema`."""
+"""Migrations of the schema; run by `store.engine`."""

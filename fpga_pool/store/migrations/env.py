@@ -1,4 +1,4 @@
-"""Run migrations on the connection that `store.schema` gives."""
+"""Run migrations on the connection that `store.engine` gives."""
 
 from alembic import context
 

@@ -34,10 +34,6 @@ from fpga_pool.store.tables.families import PolicyMemoryRow, TaskRow
 ValueT = TypeVar("ValueT")
 
 
-def _nothing(thing: Any) -> dict[str, Any]:  # noqa: ARG001
-    return {}
-
-
 def _last_event(thing: Any) -> dict[str, Any]:
     return {"event_at": last_event_at(thing)}
 
@@ -50,7 +46,7 @@ class Place:
     #: Field that names a value.
     key: str
     #: Columns that the database needs beside the fields.
-    derived: Callable[[Any], dict[str, Any]] = _nothing
+    derived: Callable[[Any], dict[str, Any]] = lambda _: {}
 
 
 #: In the order in which rows may refer to each other.

@@ -14,14 +14,7 @@ from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import (
-    BatchState,
-    JobState,
-    LeaseKind,
-    LeaseState,
-    RateSegment,
-    SlotState,
-)
+from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, LeaseState, RateSegment, SlotState
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.store.tables.column_types import ActionText, Limit, LongText, Position, Records, Texts, enum_column
 

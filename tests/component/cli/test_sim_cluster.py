@@ -5,7 +5,7 @@ import pytest
 
 from fpga_pool.cli.sim.main import main
 from fpga_pool.conf.policies import policy_names
-from fpga_pool.core.cluster.registry import NODE_POLICIES
+from fpga_pool.core.cluster.policies import NODE_POLICIES
 
 WORLDS = Path(__file__).parents[3] / "doc" / "source" / "user" / "worlds"
 CHANGES = str(WORLDS / "changes.toml")

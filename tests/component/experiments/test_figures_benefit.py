@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
-from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight
+from fpga_pool.experiments.benefit import card_pool, random_speedups, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit import by_cell, foresight, variations
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
 
@@ -19,7 +19,7 @@ def pool():
 def test_catalogues_are_correlated_as_asked(pool):
     # Ranks of six functions: 1 is the same order, -1 the opposite one.
     for correlation in (-1.0, 1.0):
-        drawn = deciding.correlated(pool, correlation, 3)
+        drawn = variations.correlated(pool, correlation, 3)
         found = np.corrcoef(np.log(drawn.speedup), np.log(drawn.io_bps[0]))[0, 1]
         assert found == pytest.approx(correlation)
 
@@ -32,10 +32,10 @@ def test_random_catalogues_keep_the_card(pool):
 
 
 def test_one_tenant_loses_its_benefit_at_half_time(pool):
-    jobs = changing.losing(pool, random_trace(pool, 8.0, 40.0, 1), 1)
+    jobs = variations.losing(pool, random_trace(pool, 8.0, 40.0, 1), 1)
     lost = jobs.speedup < pool.speedup[jobs.function]
     assert 0 < lost.sum() < len(jobs.jobs) / 2
-    assert {jobs.project[i] for i in np.flatnonzero(lost)} == {changing.CHANGING}
+    assert {jobs.project[i] for i in np.flatnonzero(lost)} == {variations.CHANGING}
     assert (jobs.arrival_s[lost] > jobs.last_arrival_s / 2).all()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
-from fpga_pool.experiments.figures.gangs import compare, runs
+from fpga_pool.experiments.figures.gangs import runs
 from fpga_pool.sim.gangs.swf import Swf, read_swf, write_swf
 
 
@@ -28,10 +28,10 @@ def samples():
 
 def test_improvements_are_paired_by_seed_and_the_mean_of_the_loads(samples):
     # MEASY: (20 + 40) / 2 and (10 + 30) / 2; ours: 10 more each, at one load of the second seed 30.
-    assert compare.improvements(samples, "response", "measy").tolist() == pytest.approx([30, 20])
-    assert compare.improvements(samples, "response", "measy_plus").tolist() == pytest.approx([40, 40])
-    assert compare.most(samples, "response", "measy_plus") == pytest.approx((50 + 60) / 2)
-    claim = compare.ours_over_measy(samples, ("response",))
+    assert runs.improvements(samples, "response", "measy").tolist() == pytest.approx([30, 20])
+    assert runs.improvements(samples, "response", "measy_plus").tolist() == pytest.approx([40, 40])
+    assert runs.most(samples, "response", "measy_plus") == pytest.approx((50 + 60) / 2)
+    claim = runs.ours_over_measy(samples, ("response",))
     # Differences 10 and 20: deviation 7.0711, over the root of 2: 5; t(1, 0.975) is 12.7062.
     assert claim.ours["response"] == pytest.approx(15)
     assert claim.ours["response, half width"] == pytest.approx(12.7062 * 5, rel=1e-4)
@@ -41,9 +41,9 @@ def test_one_seed_has_no_interval():
     rows = [
         Sample("response", 0.5, name, 1, value) for name, value in (("easy", 9.0), ("measy", 6.0), ("measy_plus", 3.0))
     ]
-    claim = compare.ours_over_measy(Samples(rows), ("response",))
+    claim = runs.ours_over_measy(Samples(rows), ("response",))
     assert claim.ours == {"response": pytest.approx(100 / 3)}
-    assert np.isnan(compare.half_width(np.ones(1)))
+    assert np.isnan(runs.half_width(np.ones(1)))
 
 
 def trace(tmp_path, header=(("Version", "2.2"), ("MaxProcs", "16"))):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.store.open_work import OpenKind, OpenWork, open_work, undelivered
+from fpga_pool.store.quotas import OpenKind, OpenWork, open_work, undelivered
 
 SHARD = "shard-0"
 

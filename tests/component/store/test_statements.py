@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event
 
 from fpga_pool.model.objects.pool import Job, JobState, Lease, RateSegment, Slot
-from fpga_pool.store.writes import bulk_change
+from fpga_pool.store.transaction import bulk_change
 
 
 def test_what_each_of_many_rows_was_changed_in_is_written_and_nothing_else(store, make, saved):

@@ -4,9 +4,8 @@ import pytest
 
 from fpga_pool.model.messages.requests import UsagePage
 from fpga_pool.model.objects.pool import CPU, BatchState, JobState, LeaseKind, LeaseState
-from fpga_pool.store.purge import purge
+from fpga_pool.store.purge import purge, remove_slots
 from fpga_pool.store.quotas import usage
-from fpga_pool.store.removal import remove_slots
 
 DAY = 86_400.0
 NOW = 10 * DAY

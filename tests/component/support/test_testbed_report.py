@@ -4,8 +4,8 @@ import pytest
 
 import fpga_pool
 from fpga_pool.cli.sim.main import FAILED, WRONG_USAGE, main
-from fpga_pool.experiments.testbed.cases import COMPETITION, WORDCOUNT, optimum_s, predict
 from support.testbed import report
+from support.testbed.cases import COMPETITION, WORDCOUNT, optimum_s, predict
 from support.testbed.experiment import Comparison, Variant
 from support.testbed.measure import Control, JobTimes, Run
 

@@ -1,6 +1,6 @@
 """The testbed of the makespan paper, section 5.1, on one machine: real agents, real TCP, real tc.
 
-What is run, and what the fluid model predicts, is in `fpga_pool.experiments.testbed`.
+The experiments of the paper are in `fpga_pool.experiments.testbed`.
 
 ==============  =======================================================================
 `network`       one switch and its hosts, as network namespaces

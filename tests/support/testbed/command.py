@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.experiments.testbed.cases import CASES
 from fpga_pool.model.exceptions import InvalidInput
 from support.testbed import report
+from support.testbed.cases import CASES, scaled
 from support.testbed.experiment import compare
 from support.testbed.measure import Control, Run
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     policies = arguments.policies.split(",")
     for policy in policies:
         load_policy("batch", policy)
-    cases = [CASES[name].scaled(arguments.scale) for name in dict.fromkeys(arguments.case or CASES)]
+    cases = [scaled(CASES[name], arguments.scale) for name in dict.fromkeys(arguments.case or CASES)]
     comparisons = []
     for case in cases:
         _tell(case.title)

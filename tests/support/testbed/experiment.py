@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TextIO
 
 from fpga_pool.core.makespan.bounds.batch import lower_bound
-from fpga_pool.experiments.testbed.cases import Case, Prediction, optimum_s, predict
+from fpga_pool.experiments.testbed import Case
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.services.loop import exclusive
 from support.servers import MariaDB, RabbitMQ
+from support.testbed.cases import UNCONTROLLED, Prediction, nics, optimum_s, predict
 from support.testbed.measure import Control, Run, make_inputs, measure
 from support.testbed.network import Network, missing, switched_network
 from support.testbed.pool import Servers, running_pool
@@ -77,7 +78,7 @@ def compare(
         raise ServiceUnavailable(f"the testbed cannot be built: {lack}")
     predictions = {policy: predict(case, policy) for policy in policies}
     wanted = [(policy, control) for policy in policies]
-    if case.uncontrolled:
+    if case.name in UNCONTROLLED:
         wanted.insert(1, (policies[0], Control.NONE))
     measured = _measure(case, [*wanted] * runs, logs, on_run)
     problem = case.problem()
@@ -102,7 +103,7 @@ def _measure(
 ) -> list[Run]:
     """Run every variant in turn; one pool serves those that want the same egress driver."""
     measured = []
-    with _workplace(case, logs) as directory, switched_network(case.nics()) as network:
+    with _workplace(case, logs) as directory, switched_network(nics(case)) as network:
         inputs = make_inputs(case, directory / "inputs")
         with _servers(directory, network) as servers:
             by_driver = sorted(wanted, key=lambda one: one[1].egress_driver)

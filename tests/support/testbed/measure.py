@@ -12,12 +12,13 @@ from uuid import uuid4
 import numpy as np
 
 from fpga_pool.client import PoolApi
-from fpga_pool.drivers.slots.functions.registry import function_model
-from fpga_pool.experiments.testbed.cases import Case
+from fpga_pool.drivers.slots.functions import function_model
+from fpga_pool.experiments.testbed import Case
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import Job
 from support import environment
+from support.testbed.cases import patience_s, requesters
 from support.testbed.network import Network
 from support.testbed.pool import Pool
 from support.waiting import wait_until
@@ -70,7 +71,7 @@ def make_inputs(case: Case, directory: Path) -> dict[str, Path]:
     """Write one file for each requester: a block of its own, over and over."""
     directory.mkdir(parents=True)
     paths = {}
-    for seed, (requester, size) in enumerate(zip(case.requesters, case.input_bytes, strict=True)):
+    for seed, (requester, size) in enumerate(zip(requesters(case), case.input_bytes, strict=True)):
         block = np.random.default_rng(seed).bytes(_BLOCK_BYTES)
         paths[requester] = directory / requester
         with paths[requester].open("wb") as file:
@@ -90,7 +91,7 @@ def measure(
         for sender in senders.values():
             sender.go(batch_uuid)
         for sender in senders.values():
-            sender.wait(case.patience_s)
+            sender.wait(patience_s(case))
         after = _processor_ticks()
     _check_results(case, inputs, sinks)
     # The senders have their results from the agents, it may be before the scheduler has heard of them.
@@ -125,7 +126,7 @@ def _create(api: PoolApi, case: Case, policy: str) -> str:
         JobRequest(
             uuid=str(uuid4()), name=requester, function=case.function, requester=requester, input_bytes=input_bytes
         )
-        for requester, input_bytes in zip(case.requesters, case.input_bytes, strict=True)
+        for requester, input_bytes in zip(requesters(case), case.input_bytes, strict=True)
     ]
     return api.create_batch(requests, name=case.name, policy=policy).uuid
 
@@ -163,7 +164,7 @@ def _senders(
     """Start the program of each requester; yield them ready to send."""
     with contextlib.ExitStack() as ends:
         senders = {}
-        for requester in case.requesters:
+        for requester in requesters(case):
             words = [
                 "setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "support.testbed.send",
                 "--api", pool.endpoint, "--namespace", network.hosts[requester].namespace, "--job", requester,

@@ -24,9 +24,9 @@ from typing import TextIO
 from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
 
-from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.services.loop import exclusive
+from support.testbed.cases import Nic
 
 _PREFIX = "fpt"
 _NAME = re.compile(rf"{_PREFIX}(\d+)(-.*)?")

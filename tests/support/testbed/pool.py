@@ -17,11 +17,12 @@ from fpga_pool.cli.admin.keys import create_key_pairs
 from fpga_pool.client import PoolApi
 from fpga_pool.conf.catalogue import load_catalogue, private_key
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
-from fpga_pool.experiments.testbed.cases import GOODPUT, Case, Nic
+from fpga_pool.experiments.testbed import GOODPUT, Case
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store.store import Store
 from support.servers import Database, RabbitMQ
+from support.testbed.cases import Nic, nics, requesters, responders
 from support.testbed.network import Endpoint, Network
 from support.waiting import wait_until
 
@@ -109,7 +110,7 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
     BitstreamLibrary(library).fill(known, known.board(_BOARD), private_key("key", str(keys / "bitstreams.pem")))
     with contextlib.closing(Store(database_url)) as store:
         store.migrate()
-        codes = {nic.host: invite(store, nic.host, time.time()) for nic in case.nics()}
+        codes = {nic.host: invite(store, nic.host, time.time()) for nic in nics(case)}
     return codes, {
         "DEFAULT": {"transport_url": servers.messages.url},
         "database": {"connection": database_url},
@@ -125,12 +126,12 @@ def _services(
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
     yield "scheduler", "fpga_pool.cli.daemons.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
     yield "api", "fpga_pool.cli.daemons.api", {"api": _api(directory)}, here
-    for nic in case.nics():
+    for nic in nics(case):
         endpoint = network.hosts[nic.host]
         options: Options = {
             "agent": {**_agent(nic, endpoint, directory, egress_driver), "enrolment_code": codes[nic.host]},
             "driver_tc": {"devices": f"{Endpoint.nic}={endpoint.data_address}/32"},
-            "driver_simulated": {"board": _BOARD, "cards": int(nic.host in case.responders)},
+            "driver_simulated": {"board": _BOARD, "cards": int(nic.host in responders(case))},
         }
         yield nic.host, "fpga_pool.cli.daemons.agent", options, endpoint.command()
 
@@ -173,7 +174,7 @@ def _complete(api: PoolApi, case: Case) -> bool:
         hosts, slots = api.hosts(), api.slots()
     except FpgaPoolError:
         return False  # the API is up before the scheduler has taken its shard
-    return len(hosts) == len(case.requesters) + len(case.responders) and len(slots) == len(case.responders)
+    return len(hosts) == len(requesters(case)) + len(responders(case)) and len(slots) == len(responders(case))
 
 
 # Processes ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.conf.catalogue import load_catalogue
-from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.drivers.slots.functions import function_model
 from fpga_pool.model.exceptions import InvalidCatalogue
 
 SHIPPED = Path(__file__).parents[3] / "etc/fpga_pool/catalogue.toml"

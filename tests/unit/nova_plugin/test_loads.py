@@ -3,7 +3,7 @@
 import numpy as np
 
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
-from fpga_pool.nova_plugin.loads import BUSY, HELD, IN_SERVICE, LEASED, LoadTables
+from fpga_pool.nova_plugin.pool import BUSY, HELD, IN_SERVICE, LEASED, LoadTables
 
 FUNCTIONS = ("aes", "sha256")
 FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "one", False)

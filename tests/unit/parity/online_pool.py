@@ -14,7 +14,7 @@ from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.sim.agents import SimulatedAgent
-from fpga_pool.sim.benefit.faults import Cancel, Drain, End, Failure, HostLoss, Outage, timeline
+from fpga_pool.sim.benefit.trace import Cancel, Drain, End, Failure, HostLoss, Outage, timeline
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore

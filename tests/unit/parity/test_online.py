@@ -9,10 +9,8 @@ import pytest
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Cancel, Drain, Failure, HostLoss, Outage
-from fpga_pool.sim.benefit.live import PoolRules
-from fpga_pool.sim.benefit.simulator import simulate
-from fpga_pool.sim.benefit.trace import Trace, uniform_pool
+from fpga_pool.sim.benefit.live import PoolRules, simulate
+from fpga_pool.sim.benefit.trace import Cancel, Drain, Failure, HostLoss, Outage, Trace, uniform_pool
 
 from .online_pool import LivePool, host_name
 

@@ -21,7 +21,7 @@ import pytest
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
 #: Hundreds of traces take minutes.

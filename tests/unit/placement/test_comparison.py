@@ -2,7 +2,7 @@ import pytest
 
 from fpga_pool.model.objects.pool import Lease, LeaseKind
 from fpga_pool.placement.client import Consumer, Provider
-from fpga_pool.placement.comparison import Allocations, Differences, differences, leaked
+from fpga_pool.placement.sync import Allocations, Differences, differences, leaked
 
 
 def lease(slot, holder="vm", project="p"):

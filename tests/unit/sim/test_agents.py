@@ -22,8 +22,8 @@ from fpga_pool.model.messages.agents import (
 from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.sim.agents import SimulatedAgent
 from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.surroundings import Delays
+from support.simulated import fresh_hosts
 
 SLOT, OTHER = "node-1/sim0/slot0", "node-1/sim0/slot1"
 PARAMETERS = AgentParameters(hang_factor=2.0, hang_grace_s=1.0, fault_pause_s=(2.0, 60.0))

@@ -7,8 +7,8 @@ from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
+from support.simulated import fresh_hosts
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 BATCHES = 5

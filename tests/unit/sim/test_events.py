@@ -9,8 +9,8 @@ from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
+from support.simulated import drain_slot_at, fail_slot_at, fresh_hosts, lose_host_at
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
@@ -51,7 +51,7 @@ def run(pool, policy, *batches):
 def test_a_slot_that_fails_leaves_its_jobs_to_the_others(make_pool):
     pool, request = make_pool(), batch([1.0] * 40)
     pool.submit_at(0.0, request)
-    pool.fail_slot_at(3.5, "node-2/sim0/slot1")
+    fail_slot_at(pool, 3.5, "node-2/sim0/slot1")
     # Ten jobs on each of four slots; the failed one has done three: seven are left to three slots.
     assert run(pool, Makespan(), request) == pytest.approx(13.0, rel=0.05)
 
@@ -59,7 +59,7 @@ def test_a_slot_that_fails_leaves_its_jobs_to_the_others(make_pool):
 def test_a_host_that_leaves_is_missed_after_a_while_and_its_jobs_run_elsewhere(make_pool):
     pool, request = make_pool(settings=replace(NO_LEAD, host_timeout_s=2.0)), batch([1.0] * 40)
     pool.submit_at(0.0, request)
-    pool.lose_host_at(3.5, "node-2")
+    lose_host_at(pool, 3.5, "node-2")
     # Its slots have done six jobs; of the other 34, two slots do 17 each.
     assert run(pool, Makespan(), request) == pytest.approx(17.0, rel=0.05)
     assert {job.host for job in pool.outcome("b").jobs if job.finished_at > 4.0} == {"node-1"}
@@ -68,7 +68,7 @@ def test_a_host_that_leaves_is_missed_after_a_while_and_its_jobs_run_elsewhere(m
 def test_a_drained_slot_ends_what_it_computes(make_pool):
     pool, request = make_pool(), batch([1.0] * 40)
     pool.submit_at(0.0, request)
-    pool.drain_slot_at(3.5, "node-1/sim0/slot0")
+    drain_slot_at(pool, 3.5, "node-1/sim0/slot0")
     # It ends its fourth job; of the 24 that are left then three slots do eight each.
     assert run(pool, Makespan(), request) == pytest.approx(12.0, rel=0.05)
     assert {job.attempt for job in pool.outcome("b").jobs if job.finished_at < 4.0} == {1}
@@ -96,7 +96,7 @@ def test_a_second_batch_and_a_fault_end_near_the_least_that_is_possible(make_poo
     pool = make_pool()
     pool.submit_at(0.0, first)
     pool.submit_at(2.5, second)
-    pool.fail_slot_at(4.5, "node-1/sim0/slot1")
+    fail_slot_at(pool, 4.5, "node-1/sim0/slot1")
     end_s = run(pool, Makespan(), first, second)
     # 48 s of work; four slots for 4.5 s, and half a second of that is lost: then three.
     assert end_s == pytest.approx(4.5 + (48 - 17.5) / 3, rel=0.08)
@@ -109,7 +109,7 @@ def test_the_same_events_go_the_same_way_every_time(make_pool):
     def once():
         pool, request = make_pool(), batch(np.random.default_rng(5).uniform(0.2, 2.0, 40))
         pool.submit_at(0.0, request)
-        pool.fail_slot_at(2.0, "node-2/sim0/slot0")
+        fail_slot_at(pool, 2.0, "node-2/sim0/slot0")
         pool.run(Makespan())
         return pool.outcome("b")
 

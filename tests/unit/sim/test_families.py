@@ -15,8 +15,8 @@ from fpga_pool.model.objects.pool import Job, JobState
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
+from support.simulated import fresh_hosts, submit_task_at
 
 HOLD_S = 5.0
 
@@ -76,7 +76,7 @@ def test_an_idle_slot_is_loaded_again_when_its_function_was_held_long_enough(poo
 
 def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after_it(pool):
     pool.submit_at(0.0, batch("a", "aes", "aes"))
-    pool.submit_task_at(0.1, task("t", 2))
+    submit_task_at(pool, 0.1, task("t", 2))
     pool.submit_at(0.2, batch("b", "aes", "aes"))
     pool.run_families(policies(Benefit()))
     ends = {uuid: max(job.finished_at for job in pool.outcome(uuid).jobs) for uuid in ("a", "t", "b")}
@@ -115,7 +115,7 @@ def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool
         pool.submit_at(at + 10.0, batch(f"online-{uuid}", "aes", policy="on line"))
         # Three tasks that cannot all begin, so that their policy is asked.
         for number in range(3):
-            pool.submit_task_at(at + 20.0, task(f"task-{uuid}{number}", 2))
+            submit_task_at(pool, at + 20.0, task(f"task-{uuid}{number}", 2))
     pool.run_families(asked)
     assert batches.states == [None, {"job planned-a.0": "COMPLETED"}]
     assert online.states[0] is None

@@ -18,8 +18,8 @@ from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, cre
 from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
-from fpga_pool.sim.hosts import fresh_hosts
 from fpga_pool.sim.pool import SimulatedPool
+from support.simulated import fresh_hosts
 
 BATCHES, LAST_S = 6, 60.0
 

@@ -10,8 +10,9 @@ from fpga_pool.model.messages.agents import AssignJob
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
+from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import Delays, SimulatedPool
+from support.simulated import fresh_hosts
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)

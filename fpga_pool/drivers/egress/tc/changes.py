@@ -1,9 +1,12 @@
-"""Changes of the kernel's queues: our queue at a device, the redirection of ingress, classes and filters of flows."""
+"""Changes of the kernel's queues: our queue at a device, the redirection of ingress, classes and filters of flows.
+
+All need root: a call from another process comes with plain tuples in the place of classes and filters.
+"""
 
 import contextlib
 import errno
 import socket
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -13,13 +16,15 @@ from fpga_pool.drivers.egress.tc import messages
 from fpga_pool.drivers.egress.tc.messages import FlowFilter, HtbClass
 from fpga_pool.drivers.egress.tc.netlink import IFB_ALIAS, INGRESS_PRIOS, Refusal, redirects, transact
 from fpga_pool.drivers.egress.tc.places import PASSING_MINOR, QUANTUM_BYTES, ROOT_GROUP, UNLIMITED_BYTES_S, Group
+from fpga_pool.drivers.privileged import tc_context
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
 
 #: What a flow may have waiting for its turn, in packets: bounded, because senders in guests do not feel our queue.
 _QUEUE_PACKETS = 100
 
 
-def add_root(index: int) -> None:
+@tc_context.entrypoint
+def attach_root(index: int) -> None:
     """Add our queue with its hash tables."""
     requests = [messages.htb_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)]
     requests += messages.hash_tables(index, ROOT_GROUP.qdisc)
@@ -28,14 +33,16 @@ def add_root(index: int) -> None:
         raise ServiceUnavailable(f"traffic control: the kernel rejected the queue: {refusals[0]}")
 
 
-def remove_root(index: int) -> None:
+@tc_context.entrypoint
+def detach_root(index: int) -> None:
     """Remove our queue, which the kernel knows by its handle; the kernel puts its default there."""
     refusals = transact([messages.deleted_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)])
     if refusals and refusals[0].number != errno.ENODEV:
         raise ServiceUnavailable(f"traffic control: the kernel did not remove the queue: {refusals[0]}")
 
 
-def redirect(device: str, index: int, ifb: str) -> None:
+@tc_context.entrypoint
+def redirect_ingress(device: str, index: int, ifb: str) -> None:
     """Redirect the TCP packets that enter at the device; everything else enters as before."""
     with _kernel() as ip:
         ip.link("add", ifname=ifb, kind="ifb", txqlen=_QUEUE_PACKETS)
@@ -53,6 +60,7 @@ def redirect(device: str, index: int, ifb: str) -> None:
             ip.tc("add-filter", "u32", index, prio=prio, protocol=ethertype, keys=[key], **rule)
 
 
+@tc_context.entrypoint
 def remove_redirect(index: int | None, ifb: str) -> None:
     """Remove the redirection and the device that it led to, whichever of them is there."""
     if index is not None and redirects(index, ifb):
@@ -78,6 +86,7 @@ def _kernel() -> Iterator[Any]:  # the methods of an IPRoute are made at run tim
 _GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
 
 
+@tc_context.entrypoint
 def add_groups(index: int, positions: Sequence[int]) -> None:
     """Add the queues of these groups below the root, and their hash tables."""
     requests = []
@@ -88,8 +97,10 @@ def add_groups(index: int, positions: Sequence[int]) -> None:
     _raise_first(transact(requests))
 
 
+@tc_context.entrypoint
 def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFilter]) -> None:
     """Add all, or nothing and raise."""
+    classes, filters = _classes(classes), _filters(filters)
     requests = [messages.new_class(index, htb) for htb in classes]
     requests += [messages.new_filter(index, flow) for flow in filters]
     refusals = transact(requests)
@@ -98,8 +109,10 @@ def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFil
         _raise_first(refusals)
 
 
-def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Collection[int]) -> list[int]:
+@tc_context.entrypoint
+def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Sequence[int]) -> list[int]:
     """Change the rates of classes, and forgive those named by their handles; return the handles that are not there."""
+    classes = _classes(classes)
     requests = [messages.changed_class(index, htb) for htb in classes]
     handles = [htb.handle for htb in classes]
     for htb in classes:
@@ -111,11 +124,20 @@ def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Collection
     return list(dict.fromkeys(handles[refusal.position] for refusal in refusals))
 
 
+@tc_context.entrypoint
 def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilter]) -> None:
     """Remove what is there; filters first, because a class that has one stays."""
-    requests = [messages.deleted_filter(index, flow) for flow in filters]
+    requests = [messages.deleted_filter(index, flow) for flow in _filters(filters)]
     requests += [messages.deleted_class(index, handle) for handle in handles]
     _raise_first([refusal for refusal in transact(requests) if refusal.number not in _GONE])
+
+
+def _classes(classes: Sequence[HtbClass]) -> list[HtbClass]:
+    return [HtbClass(*one) for one in classes]
+
+
+def _filters(filters: Sequence[FlowFilter]) -> list[FlowFilter]:
+    return [FlowFilter(*one) for one in filters]
 
 
 def _forgiveness(index: int, htb: HtbClass) -> list[bytes]:

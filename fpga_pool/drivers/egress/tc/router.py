@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
-from fpga_pool.drivers.egress.tc.attachment import IngressAttachment, detach_all_taps
-from fpga_pool.drivers.egress.tc.driver import TcDriver
+from fpga_pool.drivers.egress.tc.driver import IngressAttachment, TcDriver, detach_all_taps
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 
 LOG = logging.getLogger(__name__)

@@ -1,15 +1,15 @@
 """Figures 3 and 4 of the benefit paper, section V, and ours: the bound, other mixes, what the results depend on."""
 
-from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight, optimal, published, variations
+from fpga_pool.experiments.figures.benefit import by_cell, foresight, optimal, variations
 
 #: By number.
 EXPERIMENTS = (
-    published.EXPERIMENT,
-    published.REPLACING_EXPERIMENT,
-    variations.EXPERIMENT,
+    by_cell.PUBLISHED_EXPERIMENT,
+    by_cell.REPLACING_EXPERIMENT,
+    variations.RANDOM_EXPERIMENT,
     by_cell.EXPERIMENT,
-    changing.CHANGING_EXPERIMENT,
-    deciding.DECIDING_EXPERIMENT,
+    variations.CHANGING_EXPERIMENT,
+    variations.DECIDING_EXPERIMENT,
     optimal.EXPERIMENT,
     by_cell.RATIOS_EXPERIMENT,
     foresight.EXPERIMENT,

@@ -25,7 +25,7 @@ from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.types import floats, ints
-from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit import CATALOGUES, card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import OURS, REPLACING, benefit_vcpus
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
@@ -231,8 +231,6 @@ def _of_catalogue(samples: Samples, catalogue: str) -> Claim:
     return Claim(
         key=f"{catalogue}-worth-of-foresight",
         text=f"catalogue {catalogue.upper()}, alpha 1, loads of {LOAD_S:g} s: mean share of the clairvoyant optimum",
-        where="ours",
-        paper="not given",
         ours=ours,
         why="A load that is right only if its function is asked for has to begin before that is known.",
     )

@@ -17,7 +17,7 @@ from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.plus import start_ready
 from fpga_pool.core.benefit.pool import Load, Move, OnlinePool
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.experiments.benefit.cases import CATALOGUES, LOAD_S, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit import CATALOGUES, LOAD_S, card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, curves, trace
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
@@ -178,8 +178,6 @@ def _of_load(samples: Samples, length: str, load_s: float) -> Claim:
     return Claim(
         key=f"{panel}-share-of-optimum",
         text=f"all catalogues, {length} traces from empty slots, loads of {load_s:g} s: mean share of {what}",
-        where="ours",
-        paper="not given",
         ours=ours | ({LEAST: min(least)} if least else {}),
         why=""
         if load_s < 1

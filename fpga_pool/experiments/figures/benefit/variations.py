@@ -1,73 +1,179 @@
-"""Figure 5, ours: random catalogues and mixes."""
+"""Figure 8, ours: what decides the two results of section V.
+
+By how much scheduling by benefit beats scheduling by throughput depends on how speedup and I/O rate go together in the
+catalogue.  What replacement gains depends on how long a slot keeps its function without it.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.experiments.benefit.cases import LOAD_S as ALL_LOADS_S
-from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import (
-    BASELINE,
-    BOUND,
-    KEEPING,
-    OURS,
-    REPLACING,
-    benefits,
-    curves,
-    mean_ratio,
-    trace,
-)
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.benefit.paper import Benefit, HoldParams
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_speedups, reference_catalogue
+from fpga_pool.experiments.benefit import LOAD_S as ALL_LOADS_S
+from fpga_pool.experiments.figures.benefit import runs
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.sim.benefit.live import simulate
+from fpga_pool.sim.benefit.trace import Trace
 
+CORRELATION, HOLD = "correlation", "hold"
+CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+#: The last is longer than any trace.
+HOLDS_S = (0.0, 1.0, 2.0, 5.0, 10.0, 1000.0)
 ALPHAS = (2.0, 4.0, 8.0, 16.0)
-#: Catalogues, each drawn again, with a scale of 1.
-CATALOGUES = 20
-SECONDS = 60
+#: Catalogues for each correlation, with a scale of 1.
+DRAWN = 20
+#: How long jobs arrive for these and for random catalogues.
+SHORT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DecidingCase:
+    """One place on the x axis of a panel."""
+
+    panel: str
+    x: float
+
+
+def deciding_cases(settings: Settings) -> list[DecidingCase]:
+    """Return both panels, place by place."""
+    return [
+        *(DecidingCase(CORRELATION, x) for x in settings.thinned(CORRELATIONS)),
+        *(DecidingCase(HOLD, x) for x in settings.thinned(HOLDS_S)),
+    ]
+
+
+def deciding_measure(case: DecidingCase, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield ratios of mean benefits."""
+    if case.panel == CORRELATION:
+        pool = card_pool(reference_catalogue("a"), runs.LOAD_S)
+        pools = [correlated(pool, case.x, 1000 * seed + i) for i in range(settings.scaled(DRAWN))]
+        for alpha in ALPHAS:
+            ratios = []
+            for i, drawn in enumerate(pools):
+                jobs = runs.trace(drawn, alpha, 1000 * seed + i, settings, seconds=SHORT_S)
+                ratios.append(
+                    runs.benefit_vcpus(drawn, jobs, runs.KEEPING) / runs.benefit_vcpus(drawn, jobs, runs.BASELINE)
+                )
+            yield Sample(CORRELATION, case.x, f"alpha {alpha:g}", seed, float(np.mean(ratios)))
+        return
+    keeping = Benefit(HoldParams(hold_s=case.x))
+    for name in CATALOGUES:
+        pool = card_pool(reference_catalogue(name), runs.LOAD_S)
+        traces = [runs.trace(pool, alpha, seed, settings) for alpha in ALPHAS]
+        ratios = [
+            runs.benefit_vcpus(pool, jobs, runs.REPLACING) / runs.benefit_vcpus(pool, jobs, keeping) for jobs in traces
+        ]
+        yield Sample(HOLD, case.x, f"catalogue {name.upper()}", seed, float(np.mean(ratios)))
+
+
+def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
+    """Return the pool with speedups between 2 and 30 and I/O rates between 0.1 and 0.8 GB/s that go together so."""
+    rng = np.random.default_rng(seed)
+    functions = len(pool.functions)
+    one, other = rng.standard_normal((2, functions))
+    other = correlation * one + np.sqrt(1 - correlation**2) * other
+    ranks = (np.argsort(np.argsort(values)) / (functions - 1) for values in (one, other))
+    speedup, io_gbps = (
+        low * (high / low) ** rank for rank, (low, high) in zip(ranks, ((2.0, 30.0), (0.1, 0.8)), strict=True)
+    )
+    return replace(pool, speedup=speedup, io_bps=np.tile(8e9 * io_gbps, (len(pool.load_s), 1)))
+
+
+def deciding_claims(samples: Samples) -> list[Claim]:
+    """Return what both results depend on."""
+    crowded = [f"alpha {alpha:g}" for alpha in ALPHAS if alpha > 2]
+    places = samples.places(CORRELATION, crowded[0])
+    return [
+        Claim(
+            key="benefit-over-throughput",
+            text="benefit over throughput by the correlation of speedup and I/O rate, means over alpha of 4 to 16",
+            where="section V, figure 3",
+            paper="2.52",
+            ours={
+                f"correlation {float(x):g}": float(np.mean([samples.mean(CORRELATION, name, x) for name in crowded]))
+                for x in places
+            },
+            unit="x",
+        ),
+        *(
+            Claim(
+                key=f"replacement-by-hold-{name[-1].lower()}",
+                text=f"{name}: gain of replacement by the hold of Algorithm 1",
+                where="section V, figure 4",
+                paper="38.60 %",
+                ours={
+                    f"hold {float(x):g} s": 100 * (samples.mean(HOLD, name, x) - 1) for x in samples.places(HOLD, name)
+                },
+            )
+            for name in samples.series(HOLD)
+        ),
+    ]
+
+
+DECIDING_EXPERIMENT = Experiment(
+    number=8,
+    title="what decides both results of section V",
+    where="section V",
+    panels=(
+        Panel(key=CORRELATION, title="benefit over throughput", x_label="correlation of speedup and I/O", y_label="x"),
+        Panel(key=HOLD, title="replacement over none", x_label="hold, s", y_label="x"),
+    ),
+    cases=deciding_cases,
+    measure=deciding_measure,
+    claims=deciding_claims,
+)
+
+
+# ---- Figure 5: random catalogues and mixes
+
+#: Catalogues, each drawn again, with a scale of 1.
+RANDOM_CATALOGUES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RandomCase:
     """One load, at which all catalogues are measured."""
 
     load_s: float
     alpha: float
 
 
-def cases(settings: Settings) -> list[Case]:
+def random_cases(settings: Settings) -> list[RandomCase]:
     """Return all panels, place by place."""
-    return [Case(load_s, alpha) for load_s in ALL_LOADS_S for alpha in settings.thinned(ALPHAS)]
+    return [RandomCase(load_s, alpha) for load_s in ALL_LOADS_S for alpha in settings.thinned(ALPHAS)]
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def random_measure(case: RandomCase, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run each catalogue by each policy; a sample is the mean over the catalogues of its share of the bound."""
     shares: dict[str, list[float]] = {}
     pool = card_pool(reference_catalogue("a"), case.load_s)
-    for catalogue in range(settings.scaled(CATALOGUES)):
+    for catalogue in range(settings.scaled(RANDOM_CATALOGUES)):
         drawn = random_speedups(pool, 1000 * seed + catalogue)
-        jobs = trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SECONDS)
-        names = curves((BASELINE, KEEPING, REPLACING), settings)
-        found = {sample.series: sample.value for sample in benefits("", 0.0, names, drawn, jobs, seed)}
+        jobs = runs.trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
+        names = runs.curves((runs.BASELINE, runs.KEEPING, runs.REPLACING), settings)
+        found = {sample.series: sample.value for sample in runs.benefits("", 0.0, names, drawn, jobs, seed)}
         for name in names:
-            shares.setdefault(name, []).append(100 * found[name] / found[BOUND])
+            shares.setdefault(name, []).append(100 * found[name] / found[runs.BOUND])
     for name, values in shares.items():
-        yield Sample(_panel(case.load_s), case.alpha, name, seed, float(np.mean(values)))
+        yield Sample(_random_panel(case.load_s), case.alpha, name, seed, float(np.mean(values)))
 
 
-def claims(samples: Samples) -> list[Claim]:
+def random_claims(samples: Samples) -> list[Claim]:
     """Return what holds of catalogues at large."""
-    return [claim for load_s in ALL_LOADS_S for claim in _of_load(samples, _panel(load_s))]
+    return [claim for load_s in ALL_LOADS_S for claim in _random_of_load(samples, _random_panel(load_s))]
 
 
-def _of_load(samples: Samples, panel: str) -> Iterator[Claim]:
-    places = samples.places(panel, OURS)
+def _random_of_load(samples: Samples, panel: str) -> Iterator[Claim]:
+    places = samples.places(panel, runs.OURS)
     if not places:
         return
     yield Claim(
         key=f"{panel}-share-of-bound",
         text=f"random catalogues, loads of {panel} s: mean share of the bound",
-        where="ours",
-        paper="not given",
         ours={name: float(np.mean([samples.mean(panel, name, x) for x in places])) for name in samples.series(panel)},
     )
     yield Claim(
@@ -76,28 +182,120 @@ def _of_load(samples: Samples, panel: str) -> Iterator[Claim]:
         where="section V",
         paper="2.52 and 1.386",
         ours={
-            "benefit over throughput": mean_ratio(samples, panel, KEEPING, BASELINE),
-            "replacement over none": mean_ratio(samples, panel, REPLACING, KEEPING),
-            "ours over replacement": mean_ratio(samples, panel, OURS, REPLACING),
+            "benefit over throughput": runs.mean_ratio(samples, panel, runs.KEEPING, runs.BASELINE),
+            "replacement over none": runs.mean_ratio(samples, panel, runs.REPLACING, runs.KEEPING),
+            "ours over replacement": runs.mean_ratio(samples, panel, runs.OURS, runs.REPLACING),
         },
         unit="x",
         why="Both are properties of a catalogue: figure 8.",
     )
 
 
-def _panel(load_s: float) -> str:
+def _random_panel(load_s: float) -> str:
     return f"{load_s:g}"
 
 
-EXPERIMENT = Experiment(
+RANDOM_EXPERIMENT = Experiment(
     number=5,
     title="share of the bound over alpha, means over random catalogues",
     where="ours",
     panels=tuple(
-        Panel(key=_panel(load_s), title=f"loads of {load_s:g} s", x_label="alpha", y_label="% of the bound")
+        Panel(key=_random_panel(load_s), title=f"loads of {load_s:g} s", x_label="alpha", y_label="% of the bound")
         for load_s in ALL_LOADS_S
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    cases=random_cases,
+    measure=random_measure,
+    claims=random_claims,
+)
+
+
+# ---- Figure 7: a mix of functions that changes, and a tenant whose workload loses its benefit (section IV.C)
+
+#: Seconds after which the mix of functions is drawn again.
+DRIFT_S = 30.0
+MIX, TENANT = "mix", "tenant"
+#: The tenant whose jobs gain a tenth from half-time on, and of which functions: the best of catalogue A.
+CHANGING, CHANGED, REMAINS = "changing", ("stereo", "optical_flow"), 0.1
+CHANGING_LOAD_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingCase:
+    """One load of one panel."""
+
+    panel: str
+    alpha: float
+
+
+def changing_cases(settings: Settings) -> list[ChangingCase]:
+    """Return both panels, place by place."""
+    return [ChangingCase(panel, alpha) for panel in (MIX, TENANT) for alpha in settings.thinned(ALPHAS)]
+
+
+def changing_measure(case: ChangingCase, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by each policy."""
+    pool = card_pool(reference_catalogue("a"), CHANGING_LOAD_S)
+    if case.panel == MIX:
+        jobs = runs.trace(pool, case.alpha, seed, settings, drift_s=DRIFT_S)
+        yield from runs.benefits(
+            MIX, case.alpha, runs.curves((runs.KEEPING, runs.REPLACING), settings), pool, jobs, seed
+        )
+        return
+    jobs = losing(pool, runs.trace(pool, case.alpha, seed, settings, seconds=2 * runs.SECONDS), seed)
+    for name in runs.curves((runs.REPLACING,), settings):
+        for learn in (True, False):
+            series = name if learn else f"{name}, catalogue only"
+            yield Sample(TENANT, case.alpha, series, seed, second_half_vcpus(pool, jobs, name, learn=learn))
+
+
+def losing(pool: OnlinePool, jobs: Trace, seed: int) -> Trace:
+    """Return the jobs as those of two tenants alike, one of which loses its benefit at half-time."""
+    changes = np.random.default_rng((seed, 7)).random(len(jobs.jobs)) < 0.5
+    changed = np.isin(jobs.function, [pool.functions.index(name) for name in CHANGED])
+    late = jobs.arrival_s > jobs.last_arrival_s / 2
+    return replace(
+        jobs,
+        project=tuple(CHANGING if mine else "steady" for mine in changes.tolist()),
+        speedup=pool.speedup[jobs.function] * np.where(changes & changed & late, REMAINS, 1.0),
+    )
+
+
+def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool) -> float:
+    """Return the mean benefit after half-time."""
+    half_s = jobs.last_arrival_s / 2
+    whole, first = (
+        simulate(pool, jobs, load_policy("online", policy), horizon_s=horizon_s, keep_stretches=False, learn=learn)
+        for horizon_s in (2 * half_s, half_s)
+    )
+    return 2 * whole.mean_benefit_vcpus - first.mean_benefit_vcpus
+
+
+def changing_claims(samples: Samples) -> list[Claim]:
+    """Return what section IV.C says."""
+    return [
+        runs.share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
+        Claim(
+            key="tenant-learning-gains",
+            text="a tenant's workload changes and its benefit declines: what it gains to learn that",
+            where="section IV.C",
+            paper="reasonable to replace it",
+            ours={
+                name: 100 * (runs.mean_ratio(samples, TENANT, name, f"{name}, catalogue only") - 1)
+                for name in (runs.REPLACING, runs.OURS)
+            },
+        ),
+    ]
+
+
+CHANGING_EXPERIMENT = Experiment(
+    number=7,
+    title="catalogue A, loads of 0.5 s, while what comes changes",
+    where="section IV.C",
+    panels=(
+        Panel(key=MIX, title="the mix changes", x_label="alpha", y_label="benefit, vCPUs"),
+        Panel(key=TENANT, title="a tenant has lost its benefit", x_label="alpha", y_label="benefit, vCPUs"),
+    ),
+    cases=changing_cases,
+    measure=changing_measure,
+    claims=changing_claims,
 )

@@ -1,9 +1,250 @@
-"""The figures of the two-tier paper, section 3, with our policy, Lublin's model and a trace added."""
+"""The figures of the two-tier paper, section 3, with our policy, Lublin's model and a trace added.
 
-from fpga_pool.experiments.figures.gangs import loads, moves
-from fpga_pool.experiments.figures.gangs import moves as costs
+Figures 6, 7 and 9 to 12, and ours 15 and 16, are response time and bounded slowdown over the load (section 3.4, 3.5);
+8 is migrations per gang (section 3.4), 13 and 14 their cost (section 3.5.3).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.gangs.runs import (
+    EASY,
+    FEITELSON,
+    JANN,
+    KEASY,
+    LOADS,
+    LUBLIN,
+    MEASY,
+    OURS,
+    REASY,
+    RESPONSE,
+    SLOWDOWN,
+    TRACE,
+    Setting,
+    by_load,
+    most_over_easy,
+    others_over_ours,
+    ours_over_measy,
+    over_easy,
+    results,
+)
+
+# ---- Figure 8
+
+_MOVES_WHERE = "section 3.4, figure 8"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One load of one workload."""
+
+    workload: str
+    load: float
+
+
+def moves_cases(settings: Settings) -> list[Case]:
+    """Return both panels, place by place."""
+    return [Case(workload, load) for workload in (FEITELSON, JANN) for load in settings.thinned(LOADS)]
+
+
+def moves_measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by the policies that migrate."""
+    policies = dict.fromkeys([MEASY, OURS, *settings.also])
+    for name, found in results(Setting(workload=case.workload), case.load, list(policies), seed, settings):
+        yield Sample(case.workload, case.load, name, seed, found.migrations)
+
+
+def moves_claims(samples: Samples) -> list[Claim]:
+    """Return observation 3."""
+    low, high = (pick(samples.places(JANN, MEASY), key=float) for pick in (min, max))
+    return [
+        Claim(
+            key=f"{place}-load-jann-over-feitelson",
+            text=f"{place} load: migrations per gang on Jann's workload over those on Feitelson's",
+            where=_MOVES_WHERE,
+            paper=paper,
+            ours={name: samples.mean(JANN, name, x) / samples.mean(FEITELSON, name, x) for name in (MEASY, OURS)},
+            unit="x",
+            why="Counted per gang; the paper's axis is not in its text.",
+        )
+        for place, x, paper in (("low", low, "below 1"), ("high", high, "above 1"))
+    ]
+
+
+MOVES_EXPERIMENT = Experiment(
+    number=8,
+    title="migrations",
+    where=_MOVES_WHERE,
+    panels=tuple(Panel(key=name, title=name, x_label="load", y_label="per gang") for name in (FEITELSON, JANN)),
+    cases=moves_cases,
+    measure=moves_measure,
+    claims=moves_claims,
+)
+
+
+# ---- Figures 13 and 14
+
+_COSTS_WHERE = "section 3.5.3"
+#: 20 s is the default; 480, 900 and 1500 s are those that the text names.
+COSTS_S = (20.0, 120.0, 480.0, 900.0, 1500.0, 3000.0)
+#: The text does not say which.
+LOAD = 0.8
+
+
+def costs_cases(settings: Settings) -> list[float]:
+    """Return the costs."""
+    return settings.thinned(COSTS_S)
+
+
+def costs_measure(workload: str, cost_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by each policy."""
+    policies = dict.fromkeys([KEASY, MEASY, OURS, *settings.also])
+    for name, found in results(Setting(workload=workload), LOAD, list(policies), seed, settings, cost_s):
+        yield Sample(RESPONSE, cost_s, name, seed, found.response_s)
+        yield Sample(SLOWDOWN, cost_s, name, seed, found.slowdown)
+
+
+def costs_claims(paper: str, samples: Samples) -> list[Claim]:
+    """Return by how much policies that migrate are better than the one that kills, by cost."""
+    return [
+        Claim(
+            key=f"{name.replace('_', '-')}-over-keasy",
+            text=f"mean response time: improvement of {name} over KEASY, by the cost of a migration",
+            where=_COSTS_WHERE,
+            paper=said,
+            ours={f"{x:g} s": _better(samples, name, x) for x in map(float, samples.places(RESPONSE, name))},
+            why=f"At load {LOAD:g}; the text names none.",
+        )
+        for name, said in ((MEASY, paper), (OURS, "not given"))
+    ]
+
+
+def _better(samples: Samples, name: str, x: float) -> float:
+    one, other = samples.values(RESPONSE, name, x), samples.values(RESPONSE, KEASY, x)
+    return float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
+
+
+COSTS_EXPERIMENTS = tuple(
+    Experiment(
+        number=number,
+        title=f"{workload}, the cost of a migration, load {LOAD:g}",
+        where=_COSTS_WHERE,
+        panels=tuple(
+            Panel(key=key, title=title, x_label="cost, s", y_label=unit)
+            for key, title, unit in ((RESPONSE, "mean response time", "s"), (SLOWDOWN, "mean bounded slowdown", ""))
+        ),
+        cases=costs_cases,
+        measure=partial(costs_measure, workload),
+        claims=partial(costs_claims, paper),
+    )
+    for number, workload, paper in (
+        (13, FEITELSON, "better below 900 s, a little worse beyond 1500 s"),
+        (14, JANN, "better below 480 s, a little worse beyond 900 s"),
+    )
+)
+
+
+# ---- Figures over the load
+
+ALL, THREE = (EASY, KEASY, REASY, MEASY, OURS), (EASY, KEASY, MEASY, OURS)
+PANELS = (
+    Panel(key=RESPONSE, title="mean response time", x_label="load", y_label="s"),
+    Panel(key=SLOWDOWN, title="mean bounded slowdown", x_label="load", y_label="", log_y=True),
+)
+_BOTH = "MEASY, both workloads: "
+_SHORT = "The model has the paper's means, and fewer very short gangs than its slowdowns speak of; runs are shorter."
+
+
+def cases(settings: Settings) -> list[float]:
+    """Return the loads."""
+    return settings.thinned(LOADS)
+
+
+def measure(setting: Setting, policies: Sequence[str], load: float, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by each policy."""
+    for name, found in results(setting, load, list(dict.fromkeys([*policies, *settings.also])), seed, settings):
+        yield Sample(RESPONSE, load, name, seed, found.response_s)
+        yield Sample(SLOWDOWN, load, name, seed, found.slowdown)
+
+
+def _paper_claims(where: str, samples: Samples) -> list[Claim]:
+    """Return what section 3.4 says of both workloads together."""
+    return [
+        over_easy(samples, RESPONSE, where, f"{_BOTH}23.1 on average"),
+        over_easy(samples, SLOWDOWN, where, f"{_BOTH}69.3 on average", _SHORT),
+        most_over_easy(samples, RESPONSE, where, f"{_BOTH}up to 41.1"),
+        most_over_easy(samples, SLOWDOWN, where, f"{_BOTH}up to 82.9"),
+        *_ours(samples),
+    ]
+
+
+def _ours(samples: Samples) -> list[Claim]:
+    claims = [by_load(samples, RESPONSE), by_load(samples, SLOWDOWN), ours_over_measy(samples)]
+    return claims + others_over_ours(samples)
+
+
+def _claims(where: str, paper: str, samples: Samples) -> list[Claim]:
+    return [*(over_easy(samples, panel, where, paper) for panel in (RESPONSE, SLOWDOWN)), *_ours(samples)]
+
+
+def _experiment(
+    number: int,
+    title: str,
+    where: str,
+    setting: Setting,
+    policies: Sequence[str],
+    claims: Callable[[Samples], Sequence[Claim]],
+) -> Experiment:
+    return Experiment(
+        number=number,
+        title=title,
+        where=where,
+        panels=PANELS,
+        cases=cases,
+        measure=partial(measure, setting, policies),
+        claims=claims,
+        needs_trace=setting.workload == TRACE,
+    )
+
+
+_ALWAYS = "KEASY and MEASY better than EASY, MEASY than KEASY"
+_UNKNOWN, _FULL = UsageSaid(unknown=True), ProgressParams(usage=(1.0, 1.0))
+
+LOADS_EXPERIMENTS = (
+    _experiment(6, FEITELSON, "section 3.4", Setting(workload=FEITELSON), ALL, partial(_paper_claims, "section 3.4")),
+    _experiment(7, JANN, "section 3.4", Setting(workload=JANN), ALL, partial(_paper_claims, "section 3.4")),
+    *(
+        _experiment(
+            number,
+            f"{workload}, usage unknown",
+            "section 3.5.1",
+            Setting(workload=workload, said=_UNKNOWN),
+            THREE,
+            partial(_claims, "section 3.5.1", _ALWAYS),
+        )
+        for number, workload in ((9, FEITELSON), (10, JANN))
+    ),
+    *(
+        _experiment(
+            number,
+            f"{workload}, all processes use all of their processors",
+            "section 3.5.2",
+            Setting(workload=workload, progress=_FULL),
+            THREE,
+            partial(_claims, "section 3.5.2", _ALWAYS),
+        )
+        for number, workload in ((11, FEITELSON), (12, JANN))
+    ),
+    _experiment(15, "Lublin's model", "ours", Setting(workload=LUBLIN), ALL, partial(_claims, "ours", "not given")),
+    _experiment(16, "a trace", "ours", Setting(workload=TRACE), ALL, partial(_claims, "ours", "not given")),
+)
 
 #: By number.
 EXPERIMENTS = tuple(
-    sorted((*loads.EXPERIMENTS, moves.EXPERIMENT, *costs.EXPERIMENTS), key=lambda experiment: experiment.number)
+    sorted((*LOADS_EXPERIMENTS, MOVES_EXPERIMENT, *COSTS_EXPERIMENTS), key=lambda experiment: experiment.number)
 )

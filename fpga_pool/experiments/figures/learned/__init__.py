@@ -1,11 +1,370 @@
 """The figures of the learned placement paper, section 5."""
 
-from fpga_pool.experiments.figures.learned import convergence, throughput, usage
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from fpga_pool.core.learned.dqn import Ncf
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.learned import runs
+from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case
+from fpga_pool.sim.cluster.node import Profiler
+from fpga_pool.sim.cluster.workload import all_nodes, draw
+
+# ---- Figures 3 and 4: convergence
+
+WITH, WITHOUT = "with pre-training", "without pre-training"
+#: Parts of a run of which means are drawn.
+REWARD_PARTS = 10
+
+# ---- Figure 3
+
+_STACKS = {
+    WITH: runs.Stack(cluster="ldwp", node="ect", pretrained=True),
+    WITHOUT: runs.Stack(cluster="ldwp", node="ect"),
+}
+
+
+def reward(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield mean reward and mean response time of the decisions of each part of a run."""
+    case = runs.scaled(case, settings)
+    for name, stack in _STACKS.items():
+        run = runs.simulated(case, stack, seed)
+        response_s = run.outcome.end_s - run.workload.arrival_s
+        for panel, values in (("reward", run.policy.rewards), ("response", response_s)):
+            for part, mean in enumerate(part_means(values), start=1):
+                yield Sample(panel, part * case.tasks / REWARD_PARTS, name, seed, mean)
+
+
+def part_means(values: object) -> list[float]:
+    """Return the mean of each of `REWARD_PARTS` parts."""
+    return [float(np.mean(part)) for part in np.array_split(np.asarray(values, dtype=np.float64), REWARD_PARTS)]
+
+
+def reward_claims(samples: Samples) -> list[Claim]:
+    """Return how much the last half of a run is better than the first fifth."""
+    ours = {}
+    for name in _STACKS:
+        places = samples.places("response", name)
+        early = np.mean([samples.mean("response", name, x) for x in places[:2]])
+        late = np.mean([samples.mean("response", name, x) for x in places[REWARD_PARTS // 2 :]])
+        ours[name] = float(late / early)
+    rewards = {
+        name: float(np.mean([samples.mean("reward", name, x) for x in samples.places("reward", name)]))
+        for name in _STACKS
+    }
+    why = "Throughput is the arrival rate in the long run, so its increases have a mean of 0 whatever is decided."
+    return [
+        Claim(
+            key="late-over-early", text="mean response time, last half of the decisions over the first fifth",
+            where="section 5.2, figure 3", paper="reward stable after 700 decisions with, 1300 without", ours=ours,
+            unit="",
+            why="Queues grow meanwhile: the reward does not say which decision was a good one.",
+        ),
+        Claim(
+            key="mean-reward", text="mean reward of all decisions", where="section 5.2, figure 3",
+            paper="rises, then stable", ours=rewards, unit="tasks per minute", why=why,
+        ),
+    ]  # fmt: skip
+
+
+CONVERGENCE = runs.Case(tasks=runs.CONVERGENCE_TASKS)
+REWARD = Experiment(
+    number=3,
+    title="convergence of the deep Q-network",
+    where="section 5.2",
+    panels=(
+        Panel(key="reward", title="reward", x_label="decisions", y_label="tasks per minute"),
+        Panel(key="response", title="response time", x_label="decisions", y_label="mean response time, s"),
+    ),
+    cases=lambda _: [CONVERGENCE],
+    measure=reward,
+    claims=reward_claims,
+)
+
+# ---- Figure 4
+
+
+def loss(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield the error of the network of one kind of node over the measurements of the run's subtasks."""
+    case = runs.scaled(case, settings)
+    world = runs.world_of(case)
+    workload = draw(world, seed)
+    profiler = Profiler(world, 0.0)
+    rng = np.random.default_rng(seed)
+    measured = []
+    kind = 0
+    for _ in range(case.tasks):
+        type_ = int(rng.integers(len(world.subtasks)))
+        true_s = workload.true.seconds([type_], 100.0)[0, kind].tolist()
+        measured += [(type_, *each) for each in profiler.measure(type_, kind, true_s, rng)]
+    metrics = 1 + max(metric for _, metric, _ in measured)
+    scale = np.ones(metrics)
+    scale[-1] = 16.0
+    # Adam fits it to the first of the measurements.
+    for name, pretrain_after in ((WITH, max(64, len(measured) // 20)), (WITHOUT, 0)):
+        network = Ncf(len(world.subtasks), metrics, rng=np.random.default_rng(seed), pretrain_after=pretrain_after)
+        for type_, metric, value in measured:
+            network.observe(type_, metric, min(value / float(scale[metric]), 1.0))
+        for part, mean in enumerate(part_means(network.losses), start=1):
+            yield Sample("loss", part / REWARD_PARTS, name, seed, mean)
+
+
+def loss_claims(samples: Samples) -> list[Claim]:
+    """Return the error of the last tenth of the steps."""
+    ours = {name: samples.mean("loss", name, 1.0) for name in (WITH, WITHOUT)}
+    return [
+        Claim(
+            key="last-loss", text="mean squared error of the last tenth of the steps", where="section 5.2, figure 4",
+            paper="lower with pre-training; no values in the text", ours=ours, unit="",
+            why="Without pre-training the paper goes on with Adam, here SGD takes the steps.",
+        )
+    ]  # fmt: skip
+
+
+LOSS = Experiment(
+    number=4,
+    title="convergence of neural collaborative filtering",
+    where="section 5.2",
+    panels=(Panel(key="loss", title="training error", x_label="part of the steps", y_label="mean squared error"),),
+    cases=lambda _: [CONVERGENCE],
+    measure=loss,
+    claims=loss_claims,
+)
+
+
+# ---- Figures 9 to 11: use of the accelerators, and the degree of load balancing
+
+TASK_COUNTS = (250, 500, 750, 1000, 1250, 1500)
+_BUSY = "An accelerator that executes anything is busy, and one that thrashes is busy longer."
+
+
+def busy(node: int | None, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield the share of accelerators in use, of one node or of all, in parts of the time of arrivals."""
+    for name, run in runs.of_each_stack(Case(), seed, settings):
+        usage = run.stable_usage()[:, :, 2]
+        counts = np.array([run.world.nodes[kind].accelerators for kind in all_nodes(run.world)])
+        shares = usage[:, node] if node is not None else usage @ counts / counts.sum()
+        for part, mean in enumerate(np.array_split(shares, 8), start=1):
+            yield Sample("use", part / 8, name, seed, 100 * float(mean.mean()))
+
+
+def _busy_experiment(number: int, node: int | None, paper: str) -> Experiment:
+    title = f"use of the accelerators of {'the cluster' if node is None else 'node 1'}"
+
+    def claims(samples: Samples) -> list[Claim]:
+        ours = {
+            name: float(np.mean([samples.mean("use", name, x) for x in samples.places("use", name)]))
+            for name in samples.series("use")
+        }
+        where = f"section 5.3.3, figure {number}"
+        return [Claim(key="use", text=f"mean {title}", where=where, paper=paper, ours=ours, why=_BUSY)]
+
+    return Experiment(
+        number=number,
+        title=title,
+        where="section 5.3.3",
+        panels=(Panel(key="use", title=title, x_label="part of the time of arrivals", y_label="%"),),
+        cases=lambda _: [node],
+        measure=busy,
+        claims=claims,
+    )
+
+
+BUSY_CLUSTER = _busy_experiment(9, None, "IAWP 83, 14.7 more than the others")
+BUSY_NODE_1 = _busy_experiment(10, 0, "IAWP 87")
+
+
+def balance(tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield 1 less the standard deviation between nodes of their mean use (equations 7 to 10)."""
+    for name, run in runs.of_each_stack(Case(tasks=tasks), seed, settings):
+        load = np.minimum(run.stable_usage(), 1.0).mean(axis=2)
+        yield Sample("balance", tasks, name, seed, float((1 - load.std(axis=1)).mean()))
+
+
+def balance_claims(samples: Samples) -> list[Claim]:
+    """Return the degree at the greatest number of tasks."""
+    x = max(float(place) for place in samples.places("balance", PAPER))
+    ours = {name: samples.mean("balance", name, x) for name in (PAPER, RANDOM, *samples.series("balance"))}
+    return [
+        Claim(
+            key="balance", text="degree of load balancing at the greatest number of tasks",
+            where="section 5.3.4, figure 11", paper="IAWP the highest; no values in the text", ours=ours, unit="",
+            why="A cluster that is idle, or thrashes everywhere, has the highest degree: it is no goal.",
+        )
+    ]  # fmt: skip
+
+
+BALANCE = Experiment(
+    number=11,
+    title="degree of load balancing by tasks",
+    where="section 5.3.4",
+    panels=(Panel(key="balance", title="load balancing", x_label="tasks", y_label="1 - standard deviation"),),
+    cases=lambda settings: settings.thinned(TASK_COUNTS),
+    measure=balance,
+    claims=balance_claims,
+)
+
+
+NODE_COUNTS, RATES, SIZES_MB = (3, 4, 5, 6, 7, 8, 9, 10, 11), (10, 20, 30, 40, 50, 60), (10, 20, 60, 120, 200, 400)
+PANEL = "throughput"
+OWN_TIMES = "Times and interference are ours; the paper publishes none."
+
+
+def throughput(case: Case, seed: int, settings: Settings, x: float, node: int | None) -> Iterator[Sample]:
+    """Yield the throughput of each stack, from the first arrival to the last completion."""
+    for name, run in runs.of_each_stack(case, seed, settings):
+        yield Sample(PANEL, x, name, seed, run.throughput(0.0, run.end_s, node))
+
+
+def gains(samples: Samples, panel: str = PANEL) -> dict[str, float]:
+    """Return by how much the paper's stack completes more than each other one at the greatest x, percent."""
+    x = max(float(place) for place in samples.places(panel, PAPER))
+    others = [name for name in samples.series(panel) if name != PAPER]
+    found = {}
+    for name in others:
+        below = samples.mean(panel, name, x)
+        found[f"over {name}"] = 100 * (samples.mean(panel, PAPER, x) / below - 1) if below else float("nan")
+    return found
+
+
+def _by(
+    number: int, title: str, x_label: str, places: Sequence[int], case: Callable[[int], Case], node: int | None,
+    paper: str,
+) -> Experiment:  # fmt: skip
+    where = f"section 5.3.{1 if number < 7 else 2}, figure {number}"
+
+    def claims(samples: Samples) -> list[Claim]:
+        text = (
+            f"throughput of {'the cluster' if node is None else 'node 1'} at the greatest {x_label}: the paper's gain"
+        )
+        why = f"{OWN_TIMES} Every method shares accelerators here; throughput below saturation is the arrival rate."
+        return [Claim(key="gain", text=text, where=where, paper=paper, ours=gains(samples), why=why)]
+
+    return Experiment(
+        number=number,
+        title=title,
+        where=where,
+        panels=(Panel(key=PANEL, title=title, x_label=x_label, y_label="tasks per minute"),),
+        cases=lambda settings: settings.thinned(places),
+        measure=lambda x, seed, settings: throughput(case(x), seed, settings, x, node),
+        claims=claims,
+    )
+
+
+def _of_nodes(nodes: int) -> Case:
+    return Case(nodes=nodes)
+
+
+def _at_rate(per_minute: int) -> Case:
+    return Case(per_minute=per_minute)
+
+
+NODES = _by(5, "cluster throughput by nodes", "nodes", NODE_COUNTS, _of_nodes, None, "38.8 with 10 nodes")
+NODE_1 = _by(6, "throughput of node 1 by nodes", "nodes", NODE_COUNTS, _of_nodes, 0, "31.9 with 6 nodes")
+RATE = _by(7, "cluster throughput by arrival rate", "tasks per minute", RATES, _at_rate, None, "27.9 at 60 per minute")
+RATE_1 = _by(8, "throughput of node 1 by arrival rate", "tasks per minute", RATES, _at_rate, 0, "41.0 at 60 per minute")
+
+# ---- Figure 12
+
+
+def speedup(size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield the mean response time of `random` over that of each other stack."""
+    stacks = runs.of_each_stack(Case(input_mb=size_mb), seed, settings)
+    response_s = {name: run.mean_response_s() for name, run in stacks}
+    base_s = response_s.pop(RANDOM)
+    for name, own_s in response_s.items():
+        yield Sample("speedup", size_mb, name, seed, base_s / own_s)
+
+
+def speedup_claims(samples: Samples) -> list[Claim]:
+    """Return the greatest speedup of each stack."""
+    ours = {
+        name: max(samples.mean("speedup", name, x) for x in samples.places("speedup", name))
+        for name in samples.series("speedup")
+    }
+    return [
+        Claim(
+            key="speedup", text="mean response time of random over that of each method, greatest of all sizes",
+            where="section 5.3.5, figure 12", paper="LDWP and IAWP 5 to 10", ours=ours, unit="",
+            why=f"{OWN_TIMES} Random is unstable where load is high: there any stable policy is many times faster.",
+        )
+    ]  # fmt: skip
+
+
+SIZE = Experiment(
+    number=12,
+    title="speedup over random by size",
+    where="section 5.3.5",
+    panels=(Panel(key="speedup", title="speedup", x_label="input, MB", y_label="response time of random / own"),),
+    cases=lambda settings: settings.thinned(SIZES_MB),
+    measure=speedup,
+    claims=speedup_claims,
+)
+
+# ---- Figure 13
+
+#: Shares of the run at which three nodes join and two leave; the figure's times are not in the text.
+JOIN, LEAVE, FIRST_NODES = 1 / 3, 2 / 3, 8
+PARTS = 12
+CHANGING_TASKS = 3000
+_CHANGING = (PAPER, ECT, PATS)
+
+
+def changing(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Yield throughput over a run in which nodes join and leave."""
+    tasks = settings.scaled(case.tasks)
+    minutes = tasks / case.per_minute
+    changes = ((JOIN * minutes * 60, True, 3), (LEAVE * minutes * 60, False, 2))
+    case = Case(tasks=tasks, nodes=FIRST_NODES, changes=changes)
+    edges = np.linspace(0, minutes * 60, PARTS + 1)
+    for name in _CHANGING:
+        run = runs.run(case, name, seed)
+        for begin_s, end_s in pairwise(edges.tolist()):
+            x = round(end_s / (minutes * 60), 6)
+            yield Sample(PANEL, x, name, seed, run.throughput(begin_s, end_s))
+
+
+def changing_claims(samples: Samples) -> list[Claim]:
+    """Return throughput after the join and after the leave over that before each."""
+    ours = {}
+    for name in samples.series(PANEL):
+        means = [samples.mean(PANEL, name, x) for x in samples.places(PANEL, name)]
+        first, then, last = (float(np.mean(part[-2:])) for part in np.array_split(means, 3))
+        ours[f"{name}, join"] = then / first if first else float("nan")
+        ours[f"{name}, leave"] = last / then if then else float("nan")
+    return [
+        Claim(
+            key="after-changes", text="throughput at the end of the part after a change over that before it",
+            where="section 5.3.6, figure 13", paper="rises after the join for 12 min, falls after the leave for 10 min",
+            ours=ours, unit="",
+            why="Of the network's weights only the hidden layer is kept, so it explores again after each change.",
+        )
+    ]  # fmt: skip
+
+
+CHANGING = Experiment(
+    number=13,
+    title="throughput while nodes join and leave",
+    where="section 5.3.6",
+    panels=(Panel(key=PANEL, title="3 join, 2 leave", x_label="part of the run", y_label="tasks per minute"),),
+    cases=lambda _: [Case(tasks=CHANGING_TASKS)],
+    measure=changing,
+    claims=changing_claims,
+)
 
 #: By number.
-EXPERIMENTS = tuple(
-    sorted(
-        (*convergence.EXPERIMENTS, *throughput.EXPERIMENTS, *usage.EXPERIMENTS),
-        key=lambda experiment: experiment.number,
-    )
+EXPERIMENTS = (
+    REWARD,
+    LOSS,
+    NODES,
+    NODE_1,
+    RATE,
+    RATE_1,
+    BUSY_CLUSTER,
+    BUSY_NODE_1,
+    BALANCE,
+    SIZE,
+    CHANGING,
 )

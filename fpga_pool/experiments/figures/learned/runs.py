@@ -13,10 +13,9 @@ from fpga_pool.cli.sim.cluster import make_law
 from fpga_pool.conf.policies import tuned_policy
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.sim.cluster.reading import read_world
-from fpga_pool.sim.cluster.results import summary
+from fpga_pool.sim.cluster.bound import summary
 from fpga_pool.sim.cluster.simulator import Outcome, Simulation, pipeline_steps
-from fpga_pool.sim.cluster.tables import EventTable, World
+from fpga_pool.sim.cluster.tables import EventTable, World, read_world
 from fpga_pool.sim.cluster.workload import Workload, all_nodes, draw
 
 WORLD = Path(__file__).parent / "paper.toml"

@@ -1,16 +1,15 @@
 """Figures 2 to 9 of the makespan paper with the curve of `makespan` added, and small batches beside the optimum."""
 
-from fpga_pool.experiments.figures.makespan import estimates, hosts, mixture, small, testbed, throughput
-from fpga_pool.experiments.figures.makespan import mixture as fairness
+from fpga_pool.experiments.figures.makespan import estimates, hosts, mixture, small, throughput
 
 #: By number.
 EXPERIMENTS = (
-    testbed.TESTBED_EXPERIMENT,
+    small.TESTBED_EXPERIMENT,
     hosts.EXPERIMENT,
     hosts.LOAD_EXPERIMENT,
     throughput.EXPERIMENT,
     mixture.EXPERIMENT,
-    fairness.FAIRNESS_EXPERIMENT,
+    mixture.FAIRNESS_EXPERIMENT,
     estimates.EXPERIMENT,
     estimates.PLANNING_TIME_EXPERIMENT,
     small.EXPERIMENT,

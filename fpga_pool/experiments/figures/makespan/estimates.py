@@ -72,7 +72,6 @@ def claims(samples: Samples) -> list[Claim]:
             key="estimates-over-sjf",
             text=f"improvement over SJF at {last:g} %",
             where=_WHERE,
-            paper="not given",
             ours={name: samples.improvement_percent(_PANEL, name, "sjf", last) for name in (_OWN, OURS)},
         ),
     ]

@@ -191,9 +191,14 @@ def _panels() -> Sequence[Panel]:
 
 
 EXPERIMENT = Experiment(
-    number=3, title="makespan over the number of responders and requesters", where=_WHERE, panels=tuple(_panels()),
-    cases=cases, measure=measure, claims=claims,
-)  # fmt: skip
+    number=3,
+    title="makespan over the number of responders and requesters",
+    where=_WHERE,
+    panels=tuple(_panels()),
+    cases=cases,
+    measure=measure,
+    claims=claims,
+)
 
 
 # ---- Figure 4

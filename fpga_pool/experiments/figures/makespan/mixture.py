@@ -8,18 +8,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.figures.makespan.workload import (
-    BASELINES,
-    OURS,
-    Form,
-    Shape,
-    batch,
-    curves,
-    decide,
-    draw,
-    makespans,
-    mixed,
-)
+from fpga_pool.experiments.figures.makespan import workload
 
 # ---- Figure 6
 
@@ -27,7 +16,7 @@ _OWN, _WHERE = "waves", "section 5.5"
 #: Percent of computation-intensive jobs.  The paper's patterns are not in its text.
 SHARES = (0, 20, 40, 60, 80, 100)
 #: What the other jobs are, by panel.
-_OTHERS = {"network": (Form.NETWORK,), "network-and-both": (Form.NETWORK, Form.JOINT)}
+_OTHERS = {"network": (workload.Form.NETWORK,), "network-and-both": (workload.Form.NETWORK, workload.Form.JOINT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +36,16 @@ def forms(case: Case, jobs: int, seed: int) -> NDArray[np.str_]:
     """Return the form of each job (J,): exact shares, in their own order."""
     computing = round(jobs * case.percent / 100)
     others = np.resize(np.array(_OTHERS[case.panel]), jobs - computing)
-    of_jobs: NDArray[np.str_] = np.append(np.full(computing, Form.COMPUTE), others)
+    of_jobs: NDArray[np.str_] = np.append(np.full(computing, workload.Form.COMPUTE), others)
     np.random.default_rng((seed, 6)).shuffle(of_jobs)
     return of_jobs
 
 
 def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one batch by each policy."""
-    shape = Shape().scaled(settings)
-    problem = mixed(draw(shape, seed), forms(case, shape.jobs, seed))
-    yield from makespans(case.panel, case.percent, curves(_OWN, settings), problem, seed)
+    shape = workload.Shape().scaled(settings)
+    problem = workload.mixed(workload.draw(shape, seed), forms(case, shape.jobs, seed))
+    yield from workload.makespans(case.panel, case.percent, workload.curves(_OWN, settings), problem, seed)
 
 
 def claims(samples: Samples) -> list[Claim]:
@@ -75,7 +64,7 @@ def _gap(samples: Samples, panel: str) -> Claim:
         paper="grows",
         ours={
             f"{name} {when}": samples.improvement_percent(panel, name, "sjf", x)
-            for name in (_OWN, OURS)
+            for name in (_OWN, workload.OURS)
             for when, x in ends.items()
         },
         why="" if panel == "network" else "SJF is far from the bound where jobs both move and compute, too.",
@@ -125,10 +114,10 @@ def average_s(problem: BatchProblem, plan: BatchPlan) -> float:
 
 def fairness_measure(case: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one network-intensive batch by each policy; the baselines know no groups."""
-    plain = batch(Form.NETWORK, Shape().scaled(settings), seed)
-    for name in curves(_FAIRNESS_OWN, settings):
-        problem = plain if name in BASELINES else grouped(plain, case)
-        plan = decide(name, problem, seed)
+    plain = workload.batch(workload.Form.NETWORK, workload.Shape().scaled(settings), seed)
+    for name in workload.curves(_FAIRNESS_OWN, settings):
+        problem = plain if name in workload.BASELINES else grouped(plain, case)
+        plan = workload.decide(name, problem, seed)
         yield Sample(_LAST, case, name, seed, plan.makespan_s)
         yield Sample(_AVERAGE, case, name, seed, average_s(problem, plan))
 
@@ -143,7 +132,8 @@ def fairness_claims(samples: Samples) -> list[Claim]:
             where=_FAIRNESS_WHERE,
             paper="< 1",
             ours={
-                n: samples.mean(_AVERAGE, n, places[-1]) / samples.mean(_AVERAGE, n, 1) for n in (_FAIRNESS_OWN, OURS)
+                n: samples.mean(_AVERAGE, n, places[-1]) / samples.mean(_AVERAGE, n, 1)
+                for n in (_FAIRNESS_OWN, workload.OURS)
             },
             unit="x",
         ),
@@ -152,7 +142,10 @@ def fairness_claims(samples: Samples) -> list[Claim]:
             text="at the cost of slightly larger makespan: with the most groups over that with one",
             where=_FAIRNESS_WHERE,
             paper="slightly > 1",
-            ours={n: samples.mean(_LAST, n, places[-1]) / samples.mean(_LAST, n, 1) for n in (_FAIRNESS_OWN, OURS)},
+            ours={
+                n: samples.mean(_LAST, n, places[-1]) / samples.mean(_LAST, n, 1)
+                for n in (_FAIRNESS_OWN, workload.OURS)
+            },
             unit="x",
         ),
     ]
@@ -166,7 +159,7 @@ def fairness_claims(samples: Samples) -> list[Claim]:
                 paper="about 1",
                 ours={
                     n: samples.mean(_AVERAGE, n, six) / samples.mean(_AVERAGE, "sjf", six)
-                    for n in (_FAIRNESS_OWN, OURS)
+                    for n in (_FAIRNESS_OWN, workload.OURS)
                 },
                 unit="x",
             ),
@@ -175,7 +168,7 @@ def fairness_claims(samples: Samples) -> list[Claim]:
                 text="with 6 groups still an improvement of makespan over SJF",
                 where=_FAIRNESS_WHERE,
                 paper="7.2 %",
-                ours={n: samples.improvement_percent(_LAST, n, "sjf", six) for n in (_FAIRNESS_OWN, OURS)},
+                ours={n: samples.improvement_percent(_LAST, n, "sjf", six) for n in (_FAIRNESS_OWN, workload.OURS)},
             ),
         ]
     return found

@@ -1,4 +1,4 @@
-"""Figure 10, ours: makespan over the optimum of small batches, which `exact` proves."""
+"""Figures 2 and 10: the testbed, as fluid (section 5.1), and, ours, small batches beside the optimum."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,7 @@ from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.makespan.workload import (
+    BASELINES,
     DEVIATION,
     MEAN_MB,
     OURS,
@@ -18,6 +19,10 @@ from fpga_pool.experiments.figures.makespan.workload import (
     curves,
     decide,
 )
+from fpga_pool.experiments.testbed import DNN, WORDCOUNT, planned
+from fpga_pool.experiments.testbed import Case as TestbedCase
+
+# ---- Figure 10: makespan over the optimum, which `exact` proves
 
 JOBS = (4, 6, 8)
 REQUESTERS, RESPONDERS, ACCELERATORS = 2, 2, 4
@@ -70,7 +75,6 @@ def claims(samples: Samples) -> list[Claim]:
         Claim(
             key=f"{form}-over-optimum",
             text=f"small batches, {form}: mean makespan over the proven optimum, all sizes",
-            where="ours",
             paper="1 to 2 (Theorem 1)" if form is Form.COMPUTE else "not given",
             ours={
                 name: float(np.mean([samples.mean(form, name, x) for x in samples.places(form, name)]))
@@ -95,4 +99,45 @@ EXPERIMENT = Experiment(
     cases=cases,
     measure=measure,
     claims=claims,
+)
+
+
+# ---- Figure 2, which `fpga-pool-sim testbed` measures
+
+_PANEL, _WHERE = "testbed", "section 5.1"
+#: The two experiments, and the algorithm that the paper uses for each.
+_OWN = {WORDCOUNT.name: "nim", DNN.name: "cim"}
+
+
+def testbed_cases(_: Settings) -> list[TestbedCase]:
+    """Return both experiments; they have one size."""
+    return [WORDCOUNT, DNN]
+
+
+def testbed_measure(case: TestbedCase, seed: int, _: Settings) -> Iterator[Sample]:
+    """Predict one experiment under each policy; there is nothing random in it."""
+    for series, policy in (*((name, name) for name in BASELINES), ("paper's", _OWN[case.name]), (OURS, OURS)):
+        yield Sample(_PANEL, case.name, series, seed, planned(case, policy).makespan_s)
+
+
+def testbed_claims(samples: Samples) -> Iterator[Claim]:
+    """Return what section 5.1 says."""
+    for case in (WORDCOUNT, DNN):
+        for other, percent in case.paper_percent.items():
+            yield Claim(
+                key=f"{case.name}-over-{other}", text=f"improvement over {other.upper()}, {case.name}", where=_WHERE,
+                paper=f"{percent:g} %",
+                ours={name: samples.improvement_percent(_PANEL, name, other, case.name) for name in ("paper's", OURS)},
+                why="The paper measured on real machines; this is fluid." if percent else "",
+            )  # fmt: skip
+
+
+TESTBED_EXPERIMENT = Experiment(
+    number=2,
+    title="the testbed, as fluid",
+    where=_WHERE,
+    panels=(Panel(key=_PANEL, title="word count and DNN", x_label="experiment"),),
+    cases=testbed_cases,
+    measure=testbed_measure,
+    claims=testbed_claims,
 )

@@ -43,11 +43,7 @@ class Form(StrEnum):
 
 #: The paper's own algorithm for each form (sections 3.1 to 3.3).
 PAPERS_OWN = {Form.COMPUTE: "cim", Form.NETWORK: "nim", Form.JOINT: "ncjm"}
-TITLES = {
-    Form.COMPUTE: "(a) computation-intensive",
-    Form.NETWORK: "(b) network-intensive",
-    Form.JOINT: "(c) both",
-}
+TITLES = {Form.COMPUTE: "(a) computation-intensive", Form.NETWORK: "(b) network-intensive", Form.JOINT: "(c) both"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +99,7 @@ def batch(form: Form, shape: Shape, seed: int) -> BatchProblem:
     if form is not Form.COMPUTE:
         return problem
     # "We directly set the ingress/egress bandwidth to be infinite."
-    return replace(
-        problem,
-        egress_bps=np.full(shape.requesters, np.inf),
-        ingress_bps=np.full(shape.responders, np.inf),
-    )
+    return replace(problem, egress_bps=np.full(shape.requesters, np.inf), ingress_bps=np.full(shape.responders, np.inf))
 
 
 def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:

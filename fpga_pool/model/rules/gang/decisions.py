@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.outlook import outlook
+from fpga_pool.core.gangs.reservation import outlook
 from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, NOBODY, QUEUED, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.model.flavor import Tier

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.look import take
-from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.core.benefit.occupancy import Demand, Occupancy
 from fpga_pool.core.benefit.pool import Move
 from fpga_pool.core.policy import OnlinePolicy, PolicyState
 from fpga_pool.model.catalogue import Catalogue

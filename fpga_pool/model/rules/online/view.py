@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.look import Picture, SlotNow
-from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.occupancy import EMPTY, Demand, Occupancy
 from fpga_pool.core.benefit.plus import TenantLimit
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue

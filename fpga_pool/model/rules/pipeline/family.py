@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.cluster.hosts import EarliestHost, HostsView, HostUnit, Option, Placed
-from fpga_pool.core.cluster.slowdown import Companions
+from fpga_pool.core.cluster.nodes import Companions
+from fpga_pool.core.cluster.policies import EarliestHost, HostsView, HostUnit, Option, Placed
 from fpga_pool.core.cluster.views import ACCELERATOR, Subtask, Unit
 from fpga_pool.core.cluster.views import CPU as CPU_UNIT
 from fpga_pool.core.policy import PolicyState
@@ -189,7 +189,7 @@ def _placed(tx: Transaction, place: Placed, one: Ready, order: int, now_s: float
 
 
 class _Options:
-    """The places of a shard as `core.cluster.hosts` reads them, shared by all subtasks of one question."""
+    """The places of a shard as `core.cluster.policies` reads them, shared by all subtasks of one question."""
 
     def __init__(self, tx: Transaction, catalogue: Catalogue, hosts: Mapping[str, Host], now_s: float) -> None:
         self._catalogue, self._hosts = catalogue, hosts

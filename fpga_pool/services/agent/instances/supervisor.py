@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain
+from fpga_pool.drivers.guests.domain import Domain, GuestDriver
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fpga_pool.drivers.tiers.base import TIERS
+from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.flavor import Tier
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest
+from fpga_pool.drivers.tiers.domain import TierDriver, TieredGuest
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.placement.tiers import TierAccounts

@@ -17,8 +17,8 @@ import numpy as np
 from scipy import optimize
 
 from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.gangs.swf import Jobs
 from fpga_pool.sim.gangs.trace import Trace
-from fpga_pool.sim.gangs.workloads.job import Jobs
 
 # ---- Fitted to a trace
 
@@ -65,12 +65,13 @@ def fit(times_s: Floats) -> HyperErlang:
 def jann_form(trace: Trace, count: int, rng: np.random.Generator) -> Jobs:
     """Return jobs like those of the trace: by range of sizes up to powers of two, times between and run times."""
     exponent = np.ceil(np.log2(trace.width)).astype(np.int64)
+    mean_gap_s = float(trace.submit_s[-1] - trace.submit_s[0]) / max(len(trace.submit_s) - 1, 1)
     parts: list[tuple[Floats, Floats, Ints]] = []
     for value in np.unique(exponent).tolist():
         rows = np.flatnonzero(exponent == value)
         share = max(1, math.ceil(1.5 * count * len(rows) / len(trace.width)) + 8)
         gaps = np.diff(trace.submit_s[rows])
-        gaps_s = fit(gaps).draw(share, rng) if len(gaps) and gaps.max() > 0 else np.full(share, _mean_gap_s(trace))
+        gaps_s = fit(gaps).draw(share, rng) if len(gaps) and gaps.max() > 0 else np.full(share, mean_gap_s)
         run_s = np.minimum(fit(trace.run_s[rows]).draw(share, rng), trace.run_s[rows].max())
         parts.append((np.cumsum(gaps_s), run_s, rng.choice(trace.width[rows], share)))
     submit_s = np.concatenate([part[0] for part in parts])
@@ -97,10 +98,6 @@ def _of_order(order: int, moments: list[float]) -> HyperErlang | None:
     second = (total + math.sqrt(root)) / 2
     share = (m1 - second) / (first - second)
     return HyperErlang(order, share, first, second) if first > 0 and 0 <= share <= 1 else None
-
-
-def _mean_gap_s(trace: Trace) -> float:
-    return float(trace.submit_s[-1] - trace.submit_s[0]) / max(len(trace.submit_s) - 1, 1)
 
 
 # ---- Calibrated to the paper's figures
@@ -135,7 +132,8 @@ def feitelson_calibrated(count: int, processors: int, rng: np.random.Generator) 
         width = np.concatenate((width, np.repeat(distinct, runs)))
         run_s = np.concatenate((run_s, np.repeat(times_s, runs)))
     width, run_s = width[:count], np.maximum(np.rint(run_s[:count]), 1.0)
-    return Jobs(submit_s=_poisson(width, run_s, processors, rng), run_s=run_s, width=width)
+    submit_s = _spread(rng.exponential(1.0, len(width)), width, run_s, processors)
+    return Jobs(submit_s=submit_s, run_s=run_s, width=width)
 
 
 def jann_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jobs:
@@ -199,10 +197,6 @@ def _jann_factor() -> float:
 def _cut_mean(mean_s: float) -> float:
     """Return the mean of an exponential time that is cut at the limit."""
     return mean_s * -float(np.expm1(-LONGEST_S / mean_s))
-
-
-def _poisson(width: Ints, run_s: Floats, processors: int, rng: np.random.Generator) -> Floats:
-    return _spread(rng.exponential(1.0, len(width)), width, run_s, processors)
 
 
 def _spread(gaps: Floats, width: Ints, run_s: Floats, processors: int) -> Floats:

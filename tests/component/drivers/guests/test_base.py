@@ -2,8 +2,7 @@
 
 import pytest
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain
+from fpga_pool.drivers.guests.domain import Domain, GuestDriver
 from fpga_pool.model.exceptions import InvalidInput
 
 

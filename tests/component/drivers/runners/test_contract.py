@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, NotFound

@@ -1,6 +1,6 @@
 """What is told of the progress of a process whose CPU time is read now and then."""
 
-from fpga_pool.drivers.runners.base import Meter
+from fpga_pool.drivers.runners.domain import Meter
 
 
 def told(meter, readings):

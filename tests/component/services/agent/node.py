@@ -7,8 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import parse
+from fpga_pool.drivers.guests.domain import GuestDriver, parse
 from fpga_pool.guest.accelerator import Accelerator
 from fpga_pool.guest.frames import Lines
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.occupancy import Demand
 from fpga_pool.model.messages.agents import LoadFunction
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.online import family

@@ -238,5 +238,5 @@ def test_what_runs_on_one_card_have_shown_is_learned_from_the_database(quiet, ag
     # Another process, after a restart or a takeover, knows the same by its first look.
     other = Calibrator(service.store, quiet.catalogue, quiet.clock)
     other.refit()
-    assert other.slowdown.to_data() == calibrator.slowdown.to_data()
+    assert other.slowdown._terms == calibrator.slowdown._terms
     assert service.policies.pipelines._slowdown() is calibrator.slowdown

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.occupancy import Demand
 
 
 def test_rate_of_regular_arrivals_is_found_within_a_memory():

@@ -5,8 +5,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.hosts import EarliestHost, HostsView, HostUnit, Option
 from fpga_pool.core.cluster.nodes import EctUnit
+from fpga_pool.core.cluster.policies import EarliestHost, HostsView, HostUnit, Option
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from fpga_pool.core.cluster.late import SlowdownUnit
+from fpga_pool.core.cluster.nodes import SlowdownUnit
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 
 RNG = np.random.default_rng(0)

@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.guard import FIRST_SHARE, LEAST_SHARE, MOST_SHARE, Guard
-from fpga_pool.core.cluster.learned import SHORTLIST, Learned, LearnedParams
+from fpga_pool.core.cluster.learned import (
+    FIRST_SHARE,
+    LEAST_SHARE,
+    MOST_SHARE,
+    SHORTLIST,
+    Guard,
+    Learned,
+    LearnedParams,
+)
 from fpga_pool.core.cluster.policies import Ect
 from fpga_pool.core.cluster.scorer import FEATURES, PARAMETERS, Network, features
 from fpga_pool.core.cluster.views import ClusterView, TaskView

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.gangs.gangs import How, Move
-from fpga_pool.core.gangs.outlook import Why, outlook
 from fpga_pool.core.gangs.paper import Easy, Measy
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
+from fpga_pool.core.gangs.reservation import Why, outlook
 from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT
 
 

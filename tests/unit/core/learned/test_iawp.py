@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.registry import node_policy
+from fpga_pool.core.cluster.policies import node_policy
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 from fpga_pool.core.learned.iawp import IawpParams, cosine
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.occupancy import Demand
 from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.model.messages.agents import JobEvicted, ObservedSlot
 from fpga_pool.model.objects.pool import JobState, SlotState

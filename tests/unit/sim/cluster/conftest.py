@@ -1,7 +1,7 @@
 import pytest
 
 from fpga_pool.cli.sim.cluster import make_law
-from fpga_pool.sim.cluster.reading import read_world
+from fpga_pool.sim.cluster.tables import read_world
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from fpga_pool.cli.sim.cluster import make_law
 from fpga_pool.conf.policies import policy_names, policy_with
-from fpga_pool.core.cluster.registry import NODE_POLICIES
-from fpga_pool.sim.cluster.bound import bounds
-from fpga_pool.sim.cluster.reading import read_world
-from fpga_pool.sim.cluster.results import summary
+from fpga_pool.core.cluster.policies import NODE_POLICIES
+from fpga_pool.sim.cluster.bound import bounds, summary
 from fpga_pool.sim.cluster.simulator import pipeline_steps, simulate
+from fpga_pool.sim.cluster.tables import read_world
 from fpga_pool.sim.cluster.workload import draw
 
 WORLD = """

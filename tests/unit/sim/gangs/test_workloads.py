@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fpga_pool.sim.gangs.swf import to_swf
 from fpga_pool.sim.gangs.trace import trace_of
 from fpga_pool.sim.gangs.workloads.calibrated import (
     LONGEST_S,
@@ -10,9 +11,16 @@ from fpga_pool.sim.gangs.workloads.calibrated import (
     jann_calibrated,
     jann_form,
 )
-from fpga_pool.sim.gangs.workloads.job import to_swf
-from fpga_pool.sim.gangs.workloads.lublin import ALL, BATCH, INTERACTIVE, bucket_weights, lublin
-from fpga_pool.sim.gangs.workloads.tsafrir import head_sizes, head_times, tsafrir
+from fpga_pool.sim.gangs.workloads.models import (
+    ALL,
+    BATCH,
+    INTERACTIVE,
+    bucket_weights,
+    head_sizes,
+    head_times,
+    lublin,
+    tsafrir,
+)
 
 COUNT = 20_000
 

@@ -1,7 +1,6 @@
 import pytest
 
-from fpga_pool.drivers.slots.functions import sha256
-from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.drivers.slots.functions import function_model, sha256
 from fpga_pool.model.exceptions import UnknownFunction
 
 

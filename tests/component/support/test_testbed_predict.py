@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.types import BatchProblem
-from fpga_pool.experiments.testbed.cases import (
+from support.testbed.cases import (
     CASES,
     COMPETITION,
     DNN,
@@ -12,6 +12,7 @@ from fpga_pool.experiments.testbed.cases import (
     fair_rates_bps,
     optimum_s,
     predict,
+    scaled,
 )
 
 #: Seconds that 300 MB take at 1 Gbit/s on the wire.
@@ -71,7 +72,7 @@ def test_competition_without_rate_control_ends_half_as_late_again():
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_smaller_scale_keeps_the_ratios(case):
-    small = case.scaled(0.125)
+    small = scaled(case, 0.125)
     assert optimum_s(small.problem()) == pytest.approx(optimum_s(case.problem()) / 8)
     assert all(size % case.unit_bytes == 0 for size in small.input_bytes)
 

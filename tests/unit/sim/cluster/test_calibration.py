@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.core.cluster.calibration import Calibration
+from fpga_pool.sim.cluster.node import Calibration
 
 
 def test_factor_is_the_mean_of_the_ratios_with_the_estimate_as_one_of_them():
