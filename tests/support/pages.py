@@ -233,7 +233,7 @@ def pages() -> dict[str, list[Command]]:
 def main() -> None:
     """Print for each page how many commands it has, how many a test runs as they are, and how many otherwise."""
     rows = table()
-    counts = {}
+    counts: dict[str, tuple[int, ...]] = {}
     for name, shown in pages().items():
         tests = [row.test for one in shown if (row := row_of(name, one, rows))]
         exactly = tests.count(PAGES_TEST)
