@@ -175,17 +175,18 @@ def _results(texts: Sequence[str], directory: Path, environment: Mapping[str, st
     mark = "=#=#= end of command"
     script = "".join(f"{{ {text}\n}} 2>&1\nstatus=$?; echo; echo '{mark}' $status\n" for text in texts)
     (directory / "page.sh").write_text(script)
+    # Unlike the timeout of `run`, this one ends the commands that the shell has started, too.
     done = subprocess.run(
-        ["bash", "page.sh"],
+        ["timeout", "--kill-after=10", f"{PAGE_TIMEOUT_S}", "bash", "page.sh"],
         stdin=subprocess.DEVNULL,
         cwd=directory,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=PAGE_TIMEOUT_S,
         check=False,
     )
     parts = re.findall(rf"(.*?)\n{mark} (\d+)\n", done.stdout, re.DOTALL)
+    assert len(parts) == len(texts), f"not complete within {PAGE_TIMEOUT_S:g} s: {texts[len(parts)]}"
     return [(int(status), output) for output, status in parts]
 
 
