@@ -12,6 +12,7 @@ project_copyright = "fpga_pool contributors"
 version = release = distribution(project).version
 
 extensions = [
+    "cliff.sphinxext",
     "openstackdocstheme",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",

@@ -1,5 +1,6 @@
 """The calls of the REST API, typed."""
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
@@ -60,13 +61,17 @@ class PoolApi:
         connect_retries: int = 2,
         cacert: str | None = None,
     ) -> None:
-        """Take the endpoint from the catalogue of the `login`, unless given; without a login, from DEFAULT_ENDPOINT.
+        """Take the endpoint from the catalogue of the `login`, unless given.
+
+        Without a login it is that of the variable FPGA_POOL_ENDPOINT, as for `fpga-pool`, or else DEFAULT_ENDPOINT.
 
         `cacert` is a file of the authorities that may have signed the endpoint's certificate; a login has its own.
         """
         self._hosts: Mapping[str, Host] = {}
+        if login is None:
+            endpoint = endpoint or os.environ.get("FPGA_POOL_ENDPOINT") or DEFAULT_ENDPOINT
         self._http = ApiSession(
-            endpoint or (DEFAULT_ENDPOINT if login is None else None),
+            endpoint,
             project_id,
             user_id,
             login=login,

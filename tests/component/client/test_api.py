@@ -65,6 +65,15 @@ def test_what_the_api_does_not_show_has_no_value(client, name):
     assert {host, *client.hosts()} == {host, other}
 
 
+def test_the_endpoint_without_a_login_is_that_of_the_environment_as_for_the_command(monkeypatch):
+    monkeypatch.setenv("FPGA_POOL_ENDPOINT", "http://127.0.0.1:1234")
+    with Client() as client, Client("http://127.0.0.1:5678") as other:
+        assert (client.endpoint, other.endpoint) == ("http://127.0.0.1:1234", "http://127.0.0.1:5678")
+    monkeypatch.setenv("FPGA_POOL_ENDPOINT", "")
+    with Client() as client:
+        assert client.endpoint == "http://127.0.0.1:9511"
+
+
 def test_stories_are_told_of_one_and_not_of_many(client):
     batch = client.create_batch([job()])
     assert client.batch(batch.uuid).history == tuple(client.events("batches", batch.uuid))

@@ -1,0 +1,28 @@
+"""The commands of the documentation, read from its pages and run in a shell, print what the pages show."""
+
+import re
+import shutil
+
+import pytest
+
+from support.pages import PAGES_TEST, ROOT, SOURCE, pages, row_of, run, table
+
+ROWS = table()
+#: The commands of each page that are run here.
+SHOWN = {
+    name: [one for one in shown if (row := row_of(name, one, ROWS)) and row.test == PAGES_TEST]
+    for name, shown in pages().items()
+}
+#: Files that pages on work are about.
+INPUTS = {"a.bin": 3_000_000, "b.bin": 6_000_000, "c.bin": 1_000_000}
+
+
+@pytest.mark.parametrize("name", [name for name, shown in SHOWN.items() if shown])
+def test_a_page_shows_what_its_commands_print(name, tmp_path):
+    if any(one.text.startswith("curl ") for one in SHOWN[name]) and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    for file, size in INPUTS.items():
+        (tmp_path / file).write_bytes(bytes(size))
+    (tmp_path / "doc").symlink_to(ROOT / "doc")
+    pool = any(re.search(r"fpga-pool(-standalone)?( |$)", one.text) for one in SHOWN[name])
+    assert run(SOURCE / f"{name}.rst", tmp_path, SHOWN[name], pool=pool) == []

@@ -1,0 +1,133 @@
+"""Every command on a page is run by a test or says why not, and all are commands that there are, with their options."""
+
+import argparse
+import re
+import shlex
+
+import pytest
+from cliff.commandmanager import CommandManager
+
+from fpga_pool.cli.admin.main import ManageApp
+from fpga_pool.cli.client.main import PoolApp
+from fpga_pool.cli.learn.main import _parser as learn_parser
+from fpga_pool.cli.sim.main import _parser as sim_parser
+from fpga_pool.guest.tool import _parser as guest_parser
+from support.pages import ROOT, SOURCE, agrees, commands, pages, row_of, table
+
+ROWS, PAGES = table(), pages()
+SHOWN = [(page, one) for page, shown in PAGES.items() for one in shown]
+IDS = [f"{page}:{one.line}:{one.text[:40]}" for page, one in SHOWN]
+#: Commands named in prose: a program, the words of the command, and more.
+NAMED = re.compile(r"``(fpga-pool(?:-manage|-sim)? [a-z][^`]*)``")
+
+
+def simple_commands(text):
+    """Yield the simple commands of a line of shell, as words, without variables that are set for one of them."""
+    lexer = shlex.shlex(text.replace("\\\n", " ").replace("\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = []
+    for token in [*lexer, ";"]:
+        if set(token) <= set("();<>|&"):
+            yield words
+            words = []
+        elif words or not re.match(r"\w+=|sudo$|time$|exec$", token):
+            words.append(token)
+
+
+def parse(words):
+    """Parse a command of ours as its program would, without running it; SystemExit is a mistake in it."""
+    program, words = words[0].rpartition("/")[2], words[1:]
+    if program == "openstack" and re.match(r"(--\S+ \S+ )*fpga ", " ".join(words)):
+        words = words[words.index("fpga") :]
+        _parse_cliff(PoolApp(command_manager=CommandManager("openstack.fpga.v1")), words)
+    elif program in APPS:
+        app = APPS[program]()
+        _, words = app.parser.parse_known_args(words)
+        _parse_cliff(app, words)
+    elif program in PARSERS:
+        PARSERS[program](words).parse_args(words)
+
+
+def _parse_cliff(app, words):
+    factory, name, rest = app.command_manager.find_command(words)
+    parser = factory(app, None, cmd_name=name).get_parser(name)
+    parser.parse_args(rest)
+
+
+APPS = {"fpga-pool": PoolApp, "fpga-pool-manage": ManageApp}
+PARSERS = {
+    "fpga-pool-sim": sim_parser,
+    "fpga-pool-learn": lambda _: learn_parser(),
+    "fpga-pool-guest": lambda _: guest_parser(),
+}
+
+
+def test_every_command_has_a_row_that_names_a_test_or_a_reason():
+    assert [name for name, (page, one) in zip(IDS, SHOWN, strict=True) if row_of(page, one, ROWS) is None] == []
+    assert [row for row in ROWS if bool(row.test) == bool(row.reason)] == []
+    assert [row for row in ROWS if row.test and not (ROOT / "tests" / row.test).exists()] == []
+
+
+def test_every_row_has_a_command():
+    used = {row_of(page, one, ROWS) for page, one in SHOWN}
+    assert [row for row in ROWS if row not in used] == []
+
+
+@pytest.mark.parametrize(("page", "command"), SHOWN, ids=IDS)
+def test_a_command_and_its_options_are_those_of_its_program(page, command):
+    for words in simple_commands(command.text):
+        if words:
+            parse(words)
+            paths = [word for word in words if re.match(r"(tests|tools|doc/source|etc)/[\w/.-]+$", word)]
+            assert [path for path in paths if not (ROOT / path).exists()] == [] or "prediction.csv" in command.text
+
+
+@pytest.mark.parametrize("page", sorted(SOURCE.rglob("*.rst")), ids=lambda page: page.stem)
+def test_commands_named_in_prose_exist_with_their_options(page):
+    for text in NAMED.findall(page.read_text().replace("\n", " ")):
+        program, *words = text.split()
+        if program == "fpga-pool-sim":
+            assert words[0] in SIM_COMMANDS, text
+            continue
+        app = APPS[program]()
+        known = {name for name, _ in app.command_manager}
+        name = next((name for name in (" ".join(words[:2]), words[0]) if name in known), None)
+        if name is None:  # a group of commands
+            assert len(words) == 1, text
+            assert words[0] in {name.split()[0] for name in known}, text
+        elif name != "help":
+            parser = app.command_manager.find_command(name.split())[0](app, None, cmd_name=name).get_parser(name)
+            assert {word for word in words if word.startswith("--")} <= parser._option_string_actions.keys(), text
+
+
+SIM_COMMANDS = next(
+    action.choices for action in sim_parser([])._actions if isinstance(action, argparse._SubParsersAction)
+)
+
+
+def test_a_wrong_option_and_a_wrong_command_are_found():
+    for text in ("fpga-pool batch create --no-such a.bin", "fpga-pool-sim pool --no-such", "fpga-pool-guest walk"):
+        with pytest.raises(SystemExit):
+            parse(text.split())
+    with pytest.raises(ValueError, match="Unknown command"):
+        parse(["fpga-pool", "batch", "start"])
+
+
+def test_output_is_compared_by_what_does_not_vary():
+    shown = "| a.bin | COMPLETED | node-1/sim0/slot0 | 0.700 | 3 |\n..."
+    assert agrees(shown, "| a.bin | RESULT_HELD | node-3/sim0/slot2  | 1.25 | 3 |\nmore\nlines\n")
+    assert not agrees(shown, "| a.bin | COMPLETED | node-1/sim0/slot0 | 0.700 | 4 |\nmore")
+    assert not agrees(shown, "| b.bin | COMPLETED | node-1/sim0/slot0 | 0.700 | 3 |\nmore")
+
+
+def test_commands_are_read_with_their_lines_and_output(tmp_path):
+    page = tmp_path / "page.rst"
+    page.write_text(
+        "A page\n\n.. code-block:: console\n\n   $ one \\\n       --two\n   out\n   # three 'a\n   b'\n\n"
+        "Text\n\n.. code-block:: shell\n\n   four\n"
+    )
+    assert [(one.text, one.output) for one in commands(page)] == [
+        ("one \\\n    --two", "out"),
+        ("three 'a\nb'", ""),
+        ("four", ""),
+    ]
