@@ -35,7 +35,7 @@ from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
 from fpga_pool.services.agent.tiers.service import Tiers
 from fpga_pool.services.clock import Clock
-from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler_settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from fpga_pool.services.scheduler.changes import Snapshots
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.metrics import SchedulerState
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store import Store
 
 SHARD = "default"

@@ -44,8 +44,8 @@ from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
 from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
 from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
-from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
 from fpga_pool.store.quotas import lock_limits, own_limits, used
 from fpga_pool.store.store import Store

@@ -43,7 +43,7 @@ from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answer
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store import Store
 from support.peers import Callers, agent_gate, scheduler_gate
 
