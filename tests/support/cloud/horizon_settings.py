@@ -15,4 +15,5 @@ DEBUG = True
 ALLOWED_HOSTS = ["127.0.0.1"]
 OPENSTACK_KEYSTONE_URL = os.environ["OS_AUTH_URL"]
 STATIC_ROOT = os.environ["HORIZON_STATIC_ROOT"]
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+#: A small one loses the session for compiled style sheets.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 100_000}}}
