@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"guest", "model"}),
     frozenset({"conf", "drivers", "metrics", "placement", "rpc", "sim", "store", "transfer"}),
     frozenset({"client", "services"}),
-    frozenset({"api", "cli", "experiments", "nova_plugin", "osc", "web", "wsgi"}),
+    frozenset({"api", "cli", "experiments", "horizon_plugin", "nova_plugin", "osc", "web", "wsgi"}),
 )
 
 #: The layer whose rooms never import each other.
@@ -29,7 +29,9 @@ ADAPTERS = 2
 #: Libraries that only the named rooms may import.
 CONFINED: dict[str, frozenset[str]] = {
     "alembic": frozenset({"store"}),
+    "django": frozenset({"horizon_plugin"}),
     "eventlet": frozenset(),
+    "horizon": frozenset({"horizon_plugin"}),
     "nova": frozenset({"nova_plugin"}),
     "flask": frozenset({"api"}),
     "libvirt": frozenset({"drivers"}),
@@ -37,6 +39,7 @@ CONFINED: dict[str, frozenset[str]] = {
     "oslo_messaging": frozenset({"rpc"}),
     "keystonemiddleware": frozenset({"api"}),
     "oslo_middleware": frozenset({"api"}),
+    "openstack_dashboard": frozenset({"horizon_plugin"}),
     "oslo_policy": frozenset({"api"}),
     "prometheus_client": frozenset({"metrics"}),
     "osc_lib": frozenset({"osc"}),

@@ -1,11 +1,9 @@
-/** The REST API of the pool, on the server that this page is from. */
+/** The REST API of the pool. */
 
 import { allOf, ApiError, request } from "./request.js";
 import { session } from "./session.js";
 
-const ROOT = new URL("../", document.baseURI).href;
-
-const ask = (method, path, body) => request(ROOT, method, path, session.headers(), body);
+const ask = (method, path, body) => request(session.access(), method, path, body);
 export const get = (path) => ask("GET", path);
 export const patch = (path, body) => ask("PATCH", path, body);
 export const remove = (path) => ask("DELETE", path);
@@ -42,7 +40,7 @@ export function changesOf(path, key, whole) {
   asked += 1;
   return new Promise((resolve, reject) => {
     questions.set(asked, { resolve, reject });
-    worker.postMessage({ number: asked, root: ROOT, path, headers: session.headers(), key, whole });
+    worker.postMessage({ number: asked, access: session.access(), path, key, whole });
   });
 }
 

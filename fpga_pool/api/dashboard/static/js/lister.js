@@ -6,8 +6,8 @@ import { allOf, request } from "./request.js";
 /** By path of a list: its objects as JSON text, by name. */
 const lists = new Map();
 
-async function changesOf({ root, path, headers, key, whole }) {
-  const found = await allOf((next) => request(root, "GET", next, headers), path, key);
+async function changesOf({ access, path, key, whole }) {
+  const found = await allOf((next) => request(access, "GET", next), path, key);
   const before = (!whole && lists.get(path)) || new Map();
   const now = new Map(found.map((one) => [one.name, JSON.stringify(one)]));
   lists.set(path, now);

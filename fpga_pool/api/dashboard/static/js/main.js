@@ -92,6 +92,12 @@ function report(failure) {
 
 async function askForToken() {
   if (asking) return;
+  if (session.embedded) {
+    pool.stop();
+    document.body.classList.add("stale");
+    setText(status, "Signed out: reload the page to log in again");
+    return;
+  }
   authenticates = asking = true;
   pool.stop();
   session.signOut();
@@ -131,6 +137,8 @@ function showSession() {
   setText(sessionButton, session.token ? "Sign out" : authenticates ? "Sign in" : project);
 }
 
+// The embedding page has a title and a user of its own.
+document.querySelector("h1").hidden = sessionButton.hidden = session.embedded;
 sessionButton.addEventListener("click", changeSession);
 addEventListener("hashchange", show);
 addEventListener("resize", () => shown.update());

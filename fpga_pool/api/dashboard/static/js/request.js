@@ -10,8 +10,8 @@ export class ApiError extends Error {
   }
 }
 
-/** Return the answer to a request for a path below the address `root`. */
-export async function request(root, method, path, headers, body) {
+/** Return the answer to a request for a path; `access` is that of the session. */
+export async function request({ root, credentials, headers }, method, path, body) {
   const sent = { Accept: "application/json", ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let response;
@@ -22,7 +22,7 @@ export async function request(root, method, path, headers, body) {
       headers: sent,
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
-      credentials: "omit",
+      credentials,
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     answer = await response.json();

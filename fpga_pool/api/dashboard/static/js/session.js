@@ -1,10 +1,18 @@
-/** On whose behalf the page asks: a token of Keystone, or, where nobody authenticates, a project. */
+/**
+ * Whom the page asks, and on whose behalf: the API that it is from, with a token of Keystone or, where nobody
+ * authenticates, for a project; or, embedded in a page of the same origin, the server of that page, which knows its user.
+ */
 
 const TOKEN = "fpga_pool.token";
 const PROJECT = "fpga_pool.project";
 
+/** The frame that embeds the page says where requests go (data-api), and proves that they are the page's (data-csrf). */
+const frame = window.frameElement?.dataset.api ? window.frameElement : null;
+const root = frame ? new URL(frame.dataset.api, frame.baseURI).href : new URL("../", document.baseURI).href;
+
 /** Both are kept by this tab only, until it is closed. */
 export const session = {
+  embedded: frame !== null,
   get token() {
     return sessionStorage.getItem(TOKEN) ?? "";
   },
@@ -21,8 +29,14 @@ export const session = {
   signOut() {
     sessionStorage.removeItem(TOKEN);
   },
-  headers() {
-    if (this.token) return { "X-Auth-Token": this.token };
-    return this.project ? { "X-Project-Id": this.project } : {};
+  /** @returns {{root: string, credentials: string, headers: object}} what `request` takes */
+  access() {
+    if (frame) {
+      // The second lets Horizon answer 401 where nobody is logged in, not lead to its form.
+      const headers = { "X-CSRFToken": frame.dataset.csrf, "X-Requested-With": "XMLHttpRequest" };
+      return { root, credentials: "same-origin", headers };
+    }
+    const project = this.project ? { "X-Project-Id": this.project } : {};
+    return { root, credentials: "omit", headers: this.token ? { "X-Auth-Token": this.token } : project };
   },
 };

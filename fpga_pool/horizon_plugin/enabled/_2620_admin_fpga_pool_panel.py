@@ -1,0 +1,6 @@
+"""The panel of operators, who may list and drain slots."""
+
+PANEL = "fpga_pool"
+PANEL_GROUP = "compute"
+PANEL_DASHBOARD = "admin"
+ADD_PANEL = "fpga_pool.horizon_plugin.panel.AdminFpgaPool"

@@ -1,0 +1,1 @@
+"""Files for `openstack_dashboard/local/enabled` of Horizon."""

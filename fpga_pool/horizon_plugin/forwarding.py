@@ -1,0 +1,96 @@
+"""Which requests are passed on to the API, and what of them and of its answers.
+
+The browser talks to Horizon only: the user's token is added here, and never reaches the page.
+"""
+
+import http
+import json
+import logging
+from urllib.parse import quote
+
+import requests
+from django.http import HttpRequest, HttpResponse
+
+LOG = logging.getLogger(__name__)
+
+_METHODS = ("GET", "POST", "PATCH", "DELETE")
+_VERSION_HEADER = "OpenStack-API-Version"
+#: All headers that pass, there and back.  Among others, cookies and those of one connection do not.
+_ASKED = ("Accept", "If-Match", "If-None-Match", _VERSION_HEADER)
+_ANSWERED = ("Cache-Control", "ETag", "Retry-After", "X-Openstack-Request-Id", _VERSION_HEADER)
+_JSON = "application/json"
+MAX_REQUEST_BYTES = 2**20
+MAX_ANSWER_BYTES = 32 * 2**20
+_PIECE_BYTES = 64 * 1024
+#: To connect, and between two pieces of an answer; the page waits for 20 s.
+_TIMEOUTS_S = (5.0, 20.0)
+
+
+def forward(request: HttpRequest, path: str, endpoint: str, token: str, *, verify: bool | str = True) -> HttpResponse:
+    """Return the answer of the API at `endpoint` to a request for a path below it, asked with the token.
+
+    `verify` is whether its certificate is checked, or the file of the authorities that may have signed it.  What is not
+    passed on is answered as the API answers errors: 404, 405, 413, 415; 502 and 504 say that there is no proper answer.
+    """
+    version, *parts = path.split("/")
+    if version != "v1" or not parts or any(part in ("", ".", "..") for part in parts):
+        return failure(404, "no such path of the API")
+    if request.method not in _METHODS:
+        return failure(405, f"expected one of {', '.join(_METHODS)}", Allow=", ".join(_METHODS))
+    length = request.headers.get("Content-Length") or "0"
+    if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
+        return failure(413, f"expected at most {MAX_REQUEST_BYTES} bytes")
+    headers = {name: request.headers[name] for name in _ASKED if name in request.headers}
+    if int(length):
+        if request.content_type != _JSON:
+            return failure(415, f"expected Content-Type: {_JSON}")
+        headers["Content-Type"] = _JSON
+    # The size that is checked is that of what is read, so nothing is to be compressed.
+    headers |= {"X-Auth-Token": token, "Accept-Encoding": "identity"}
+    url = f"{endpoint.rstrip('/').removesuffix('/v1')}/{quote(path)}"
+    try:
+        with requests.request(
+            request.method,
+            url,
+            params=request.META.get("QUERY_STRING", ""),
+            data=request.body,
+            headers=headers,
+            timeout=_TIMEOUTS_S,
+            verify=verify,
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
+            body = _read(answer)
+    except requests.Timeout:
+        return failure(504, "the API of the pool did not answer in time")
+    except requests.RequestException as error:
+        LOG.warning("the API of the pool at %s does not answer: %s", endpoint, type(error).__name__)
+        return failure(502, "the API of the pool cannot be reached")
+    if body is None:
+        return failure(502, f"the answer of the API has more than {MAX_ANSWER_BYTES} bytes")
+    passed = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
+    # A page that a proxy puts in the place of an answer is shown as text: it is not of Horizon's origin.
+    is_json = answer.headers.get("Content-Type", "").partition(";")[0].strip() == _JSON
+    return _response(body, answer.status_code, _JSON if is_json else "text/plain", passed)
+
+
+def failure(status: int, detail: str, **headers: str) -> HttpResponse:
+    """Return an error in the form of the API's."""
+    error = {"status": status, "title": http.HTTPStatus(status).phrase, "detail": detail}
+    return _response(json.dumps({"errors": [error]}).encode(), status, _JSON, headers)
+
+
+def _read(answer: requests.Response) -> bytes | None:
+    """Return the body, None where it is too large."""
+    body = bytearray()
+    for piece in answer.iter_content(_PIECE_BYTES):
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            return None
+    return bytes(body)
+
+
+def _response(body: bytes, status: int, media_type: str, headers: dict[str, str]) -> HttpResponse:
+    return HttpResponse(
+        body, status=status, content_type=media_type, headers=headers | {"X-Content-Type-Options": "nosniff"}
+    )

@@ -1,0 +1,19 @@
+"""Settings of Horizon beside a cloud: its own, with our files among those that it finds in `local/enabled`."""
+
+import os
+from pathlib import Path
+
+from openstack_dashboard.local import enabled
+
+from fpga_pool import horizon_plugin
+
+enabled.__path__.append(str(Path(horizon_plugin.__file__).parent / "enabled"))
+
+from openstack_dashboard.settings import *  # noqa: E402, F403
+
+DEBUG = True
+ALLOWED_HOSTS = ["127.0.0.1"]
+OPENSTACK_KEYSTONE_URL = os.environ["OS_AUTH_URL"]
+STATIC_ROOT = os.environ["HORIZON_STATIC_ROOT"]
+#: A small one loses the session for compiled style sheets.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 100_000}}}
