@@ -63,7 +63,7 @@ def test_the_end_of_a_server_removes_what_was_at_its_tap(net, tapped, state):
     tapped.end_server()
     wait_until(lambda: tapped.ifb() == "", "the tap is free")
     assert state() == before
-    assert tapped.taps.observed() == ()
+    wait_until(lambda: tapped.taps.observed() == (), "no server is reported")
 
 
 def test_a_server_that_ends_with_its_tap_leaves_no_device(net, tapped):
