@@ -50,25 +50,26 @@ class HardwareRequests:
 
     @answers
     def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Slot:
-        with self._service.store.reading() as reading:
-            found = reading.slot_by_uuid(uuid)
-        slot = self._service.writer(found.shard).run(
-            lambda tx: drain_slot(tx, found.name, reason, self._service.clock(), seen)
-        )
+        slot = self._change_slot(uuid, lambda tx, name: drain_slot(tx, name, reason, self._service.clock(), seen))
         LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
-        self._service.work_arrived()
         return slot
 
     @answers
     def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> Slot:
+        slot = self._change_slot(uuid, lambda tx, name: resume_slot(tx, name, self._service.clock(), seen))
+        LOG.info("slot %s: resumed", slot.name)
+        return slot
+
+    def _change_slot(self, uuid: str, change: Callable[[Transaction, str], Slot]) -> Slot:
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
-        slot = self._service.writer(found.shard).run(
-            lambda tx: resume_slot(tx, found.name, self._service.clock(), seen)
-        )
-        LOG.info("slot %s: resumed", slot.name)
+        return self._changed(found.shard, lambda tx: change(tx, found.name))
+
+    def _changed(self, shard: str, change: Callable[[Transaction], T]) -> T:
+        """Return what a change in a shard returns, which may have made work possible or necessary."""
+        done = self._service.writer(shard).run(change)
         self._service.work_arrived()
-        return slot
+        return done
 
     @answers
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
@@ -114,9 +115,7 @@ class HardwareRequests:
     def _change_card(self, uuid: str, change: Callable[[Transaction], T]) -> T:
         with self._service.store.reading() as reading:
             shard = slots_of_card(reading, uuid)[0].shard
-        changed = self._service.writer(shard).run(change)
-        self._service.work_arrived()
-        return changed
+        return self._changed(shard, change)
 
     @answers
     def bitstreams(self, context: Context, host: str | None = None) -> list[BitstreamInfo]:
