@@ -9,10 +9,9 @@ from fpga_pool.cli.client.outlook import Jobs, Late
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.objects.pool import Batch, BatchState, Job
+from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
 
 _WATCH_INTERVAL_S = 0.5
-_ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 
 
 class List(NewestLister):
@@ -76,7 +75,7 @@ class Watch(PoolShowOne):
             while True:
                 batch = self.client.batch(parsed_args.batch)
                 show_progress(seen_progress(batch, self.client.jobs(batch.uuid)))
-                if batch.state in _ENDED:
+                if batch.state in ENDED_BATCHES:
                     return batch
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
