@@ -135,7 +135,7 @@ class SqlTransaction(Reads):
         #: By class and key, what was saved at any time, as it was before this transaction.
         self._before: dict[type, dict[str, Any]] = {}
         #: By class, the keys of what was added.
-        self._added: dict[type, list[str]] = {}
+        self._added: dict[type, dict[str, None]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
@@ -174,7 +174,7 @@ class SqlTransaction(Reads):
             if cls is Process:
                 self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
             self._insert(new)
-            self._added.setdefault(cls, []).extend(getattr(thing, place.key) for thing in new)
+            self._added.setdefault(cls, {}).update((getattr(thing, place.key), None) for thing in new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
                 if cls is Lease:
@@ -212,8 +212,8 @@ class SqlTransaction(Reads):
 
     def events(self, cls: type[T]) -> Iterator[tuple[T, HistoryEntry]]:
         """Yield what happened to the objects of a class in this transaction: each object as it is now, and an event."""
-        before, added = self._before.get(cls, {}), self._added.get(cls, [])
-        for key in dict.fromkeys([*added, *before]):
+        before, added = self._before.get(cls, {}), self._added.get(cls, {})
+        for key in added | dict.fromkeys(before):
             known: tuple[HistoryEntry, ...] = () if key in added else before[key].history
             thing: Any = self._known[cls, key]
             yield from ((thing, entry) for entry in thing.history if not known or entry.number > known[-1].number)

@@ -16,10 +16,11 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
+from fpga_pool.model.lifecycle.lease import LeaseBroken
 from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, WorkRequest
-from fpga_pool.model.objects.pool import Batch, Job, Shard
+from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
 from fpga_pool.model.objects.quotas import QuotaLimits, Resource
 from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.admission import admit_batch
@@ -243,12 +244,12 @@ class SchedulerService:
 
     def _committed(self, tx: SqlTransaction) -> None:
         self._events.committed(tx)
-        found = [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]
-        for one in found:
-            if one.event_type == "lease.broken":
-                lease, reason = one.payload["lease"], one.payload["reason"]
-                LOG.warning("instance %s cannot use slot %s: %s", lease["holder"], lease["slot"], reason)
-        if found and self._publish is not None:
+        for lease, entry in tx.events(Lease):
+            if entry.event == LeaseBroken.__name__:
+                LOG.warning("instance %s cannot use slot %s: %s", lease.holder, lease.slot, entry.reason)
+        if self._publish is None:
+            return
+        if found := [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]:
             self._publish(found)
 
     def _take_up(self, shard: Shard) -> OwnedShard:

@@ -261,10 +261,12 @@ def _usability(slot: Slot) -> tuple[bool, bool, str]:
 
 def _follow_with_lease(tx: Transaction, before: Slot, slot: Slot, now_s: float) -> None:
     """Break the lease of an instance whose slot fails or loses its function; restore it when the function is back."""
+    failed, usable, function = _usability(slot)
+    if not (failed or usable or before.function):  # it was empty, and is not loaded yet: nothing is lost or back
+        return
     lease = next((lease for lease in tx.leases(slots=[slot.name]) if lease.of_instance), None)
     if lease is None:
         return
-    failed, usable, function = _usability(slot)
     wanted = lease.function or function
     if not lease.broken and (failed or (function != wanted and before.function == wanted)):
         reason = slot.reason or ("it has failed" if failed else f"{wanted} is not loaded")
