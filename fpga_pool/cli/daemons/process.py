@@ -59,7 +59,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
         signals.end_within(conf.graceful_shutdown_timeout)
         TextGuruMeditation.setup_autorun(_Version, program, conf=conf)
         with service(conf) as name:
-            spare_the_collector()
+            freeze_long_lived_objects()
             systemd.notify_once()
             LOG.info("%s is ready", name)
             signals.serve(lambda: reload(conf))
@@ -103,10 +103,10 @@ class _Version:
         return version("fpga_pool")
 
 
-def spare_the_collector() -> None:
-    """Have the garbage collector leave alone what lives as long as the process: modules, tables, configuration.
+def freeze_long_lived_objects() -> None:
+    """Have the garbage collector leave out what lives as long as the process: modules, tables, configuration.
 
-    To walk all of that takes 0.2 s in an embedded pool, in which nothing else runs, and every job is late by as much.
+    Nothing else runs while a full collection walks all of that, and every job is late by as much.
     """
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ from oslo_log import log
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain, spare_the_collector
+from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain, freeze_long_lived_objects
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             running.callback(api.stop)
             pool.start()
             url = api.start()
-            spare_the_collector()
+            freeze_long_lived_objects()
             print(f"fpga-pool-standalone: ready on {url}", flush=True)
             ended.wait()
     except (ValueError, InvalidInput) as error:
