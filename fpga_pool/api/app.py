@@ -120,7 +120,8 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
         response.status_code = operation.status
         response.headers.update(operation.headers)
         if operation.status == 201:
-            response.headers["Location"] = f"{operation.path}/{thing.uuid}"
+            created = getattr(thing, operation.created) if operation.created else thing
+            response.headers["Location"] = f"{operation.path}/{created.uuid}"
         if operation.has_tag:
             _tag(response, version_of(thing))
         return response

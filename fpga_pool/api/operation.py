@@ -53,6 +53,8 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: What the uuid, or the name, in the path names.
     noun: str = ""
+    #: The field of the answer that holds what was created; "" = it is the answer.
+    created: str = ""
 
     @property
     def key(self) -> str:

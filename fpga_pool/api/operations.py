@@ -6,7 +6,7 @@ classes of the pool (`model.rest`), so a field of an object is declared there an
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +26,7 @@ from fpga_pool.model.messages.queries import (
     HostQuery,
     JobQuery,
     LibraryQuery,
+    NewBatchQuery,
     PoolEventQuery,
     ProjectJobQuery,
     ProjectQuery,
@@ -41,6 +42,7 @@ from fpga_pool.model.messages.requests import (
     EventPage,
     FunctionInfo,
     GangDetail,
+    JobChanges,
     JobList,
     Page,
     PipelineDetail,
@@ -80,8 +82,9 @@ def _family(
     states: type[StrEnum],
     query: type[WorkQuery] = WorkQuery,
     detail: str = "",
+    creation: Mapping[str, Any] | None = None,
 ) -> tuple[Operation, ...]:
-    """Return how things of a kind are listed, created, shown and cancelled."""
+    """Return how things of a kind are listed, created, shown and cancelled; `creation` is more of what creates one."""
     path, detail = f"/v1/{nouns}", detail or noun
 
     def show_one(call: Call) -> Any:
@@ -95,7 +98,8 @@ def _family(
         list_of(nouns, listed, states, query, READER, f"List the project's {nouns}, newest first, a page at a time."),
         Operation(method="POST", path=path, name=f"create_{noun}", persona=MEMBER,
                   handle=create, body=wanted, status=201,
-                  summary=f"Create a {noun}; once this is answered it will not be lost.", answer={noun: listed}),
+                  summary=f"Create a {noun}; once this is answered it will not be lost.",
+                  **{"answer": {noun: listed}, **(creation or {})}),
         Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
                   summary=f"Show a {noun}, with its history.", answer={noun: shown}),
         events_of(noun, one, READER),
@@ -105,8 +109,8 @@ def _family(
     )  # fmt: skip
 
 
-def _create_batch(call: Call) -> Batch:
-    return scheduler().create_batch(_batch_request(call))
+def _create_batch(call: Call) -> Any:
+    return _job_list(scheduler().create_batch(_batch_request(call), call.query.wait_s))
 
 
 def _batch_request(call: Call) -> Any:
@@ -144,12 +148,18 @@ def _request(wanted: type, call: Call) -> Any:
 
 def _jobs(call: Call) -> Any:
     states = [JobState(state_of(JobState, text)) for text in call.query.state]
-    found = scheduler().batch_jobs(
-        tenant().project_id, call.uuid, states, _seen(call.query.changed_after), call.query.wait_s
+    return _job_list(
+        scheduler().batch_jobs(
+            *(tenant().project_id, call.uuid, states, _seen(call.query.changed_after), call.query.wait_s),
+            with_batch=call.query.batch,
+        )
     )
+
+
+def _job_list(found: JobChanges) -> Any:
     # The state that was seen is one opaque token.
-    seen = base64.urlsafe_b64encode(json.dumps(dict(found.seen)).encode()).decode()
-    return show(JobList(jobs=found.jobs, seen=seen, at=found.at))
+    seen = base64.urlsafe_b64encode(json.dumps(dict(found.seen)).encode()).decode() if found.seen else ""
+    return show(JobList(jobs=found.jobs, seen=seen, at=found.at, batch=found.batch, tickets=found.tickets))
 
 
 def _seen(text: str | None) -> dict[str, int] | None:
@@ -279,7 +289,8 @@ _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
-             detail="batch_detail"),
+             detail="batch_detail", creation={"query": NewBatchQuery, "answer": JobList, "created": "batch",
+                                              "headers": {"Cache-Control": "no-store"}}),
     Operation(method="PATCH", path=_BATCH, name="change_batch", persona=MEMBER, noun="batch", body=BatchChange,
               handle=_change_batch, answer={"batch": Batch},
               summary="Hold a batch, or a pipeline, back, or release it; change its priority."),

@@ -40,7 +40,7 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed, and created.
 Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Card, Host, HistoryEntry, PoolEvent)
-Created = TypeVar("Created", Batch, Gang, Task)
+Created = TypeVar("Created", Batch, Gang, JobList, Task)
 
 _PAGE = 1000
 #: Pauses between tries to create something: they double from the first to the longest; how long tries go on by default.
@@ -109,16 +109,50 @@ class PoolApi:
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
         return self._create(Batch, "batch", body, lambda: self.batch(uuid), patience_s)
 
+    def begin_batch(
+        self,
+        jobs: Sequence[JobRequest],
+        *,
+        wait_s: float,
+        name: str = "",
+        uuid: str | None = None,
+        patience_s: float = CREATE_PATIENCE_S,
+        **options: Unpack[f.BatchOptions],
+    ) -> JobList:
+        """Create a batch as `create_batch`, and wait up to `wait_s` for places; return those jobs that have one.
+
+        The answer has the batch, and tickets for small inputs.
+        """
+        uuid = uuid or str(uuid4())
+        body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
+
+        def look() -> JobList:
+            return self.job_list(uuid, with_batch=True)
+
+        return self._create(JobList, "", body, look, patience_s, params={"wait_s": wait_s})
+
     def _create(
-        self, kind: type[Created], noun: str, body: Mapping[str, object], look: Callable[[], Created], patience_s: float
+        self,
+        kind: type[Created],
+        noun: str,
+        body: Mapping[str, object],
+        look: Callable[[], Created],
+        patience_s: float,
+        params: dict[str, Any] | None = None,
     ) -> Created:
-        """Return what was created, as a `look` at it shows it where that was before, and the answer was lost."""
-        path = "/v1/batches" if noun == "batch" else f"/v1/{noun}s"
+        """Return what was created, as a `look` at it shows it where that was before, and the answer was lost.
+
+        `noun` is its key in the answer; "" = a batch, which is a part of what is returned.
+        """
+        path = "/v1/batches" if noun in ("batch", "") else f"/v1/{noun}s"
         interrupted = exists = False
         paused_s, pause_s = 0.0, _FIRST_PAUSE_S
         while True:
             try:
-                return look() if exists else read(kind, self._http.call("POST", path, body=body, retry=False), noun)
+                if exists:
+                    return look()
+                answer = self._http.call("POST", path, body=body, params=params, retry=False, secret=not noun)
+                return read(kind, answer, noun)
             except DuplicateId:
                 if not interrupted:
                     raise
@@ -126,7 +160,7 @@ class PoolApi:
             except NotFound:
                 if not exists:
                     raise
-                raise DuplicateId(f"{noun} {body['uuid']} or a part of it is of another request") from None
+                raise DuplicateId(f"{noun or 'batch'} {body['uuid']} or a part of it is of another request") from None
             except TooManyRequests:
                 raise  # it was repeated for long enough
             except ServiceUnavailable:
@@ -191,14 +225,22 @@ class PoolApi:
         return list(self.job_list(uuid, states).jobs)
 
     def job_list(
-        self, uuid: str, states: Sequence[JobState] = (), *, changed_after: str | None = None, wait_s: float = 0.0
+        self,
+        uuid: str,
+        states: Sequence[JobState] = (),
+        *,
+        changed_after: str | None = None,
+        wait_s: float = 0.0,
+        with_batch: bool = False,
     ) -> JobList:
-        """Return the jobs of a batch together with the time in the pool.
+        """Return the jobs of a batch together with the time in the pool, and with the batch if wanted.
 
         With `changed_after` ("" or what was `seen` before) those that have changed since; where none has, the answer
         comes when one does, or after `wait_s`.
         """
         params: dict[str, object] = {"state": [str(state) for state in states]}
+        if with_batch:
+            params["batch"] = "true"
         if changed_after is not None:
             params |= {"changed_after": changed_after, "wait_s": wait_s}
         return read(JobList, self._http.call("GET", f"/v1/batches/{segment(uuid)}/jobs", params=params))

@@ -39,13 +39,13 @@ class TaskRunner(BatchRunner):
         self._topology = topology
         self._shapes = shapes
 
-    def _submit(self, requests: Sequence[JobRequest]) -> Task:
+    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Task, None]:
         shares = [
             ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
             for job in requests
         ]
         function = requests[0].function
-        return self._api.create_task(
+        created = self._api.create_task(
             function,
             shares,
             topology=self._topology,
@@ -54,6 +54,7 @@ class TaskRunner(BatchRunner):
             uuid=self.batch_uuid,
             patience_s=self._settings.patience_s,
         )
+        return created, None
 
 
 class PipelineRunner(BatchRunner):
@@ -63,7 +64,7 @@ class PipelineRunner(BatchRunner):
         super().__init__(api, read_subtasks(subtasks), **options)
         self._subtasks = subtasks
 
-    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch, None]:
         subtasks = [
             SubtaskRequest(
                 uuid=job.uuid,
@@ -75,9 +76,10 @@ class PipelineRunner(BatchRunner):
             )
             for job, subtask in zip(requests, self._subtasks, strict=True)
         ]
-        return self._api.create_pipeline(
+        created = self._api.create_pipeline(
             subtasks, name=self._name, uuid=self.batch_uuid, patience_s=self._settings.patience_s
         )
+        return created, None
 
     def _create(self) -> None:
         super()._create()

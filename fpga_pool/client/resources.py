@@ -13,7 +13,7 @@ from fpga_pool.model.codec import hints_of
 from fpga_pool.model.codec import read as read_plain
 from fpga_pool.model.exceptions import InvalidAnswer, InvalidInput
 from fpga_pool.model.fields import Rest
-from fpga_pool.model.rest import marks_of, rest_fields, rest_type
+from fpga_pool.model.rest import marks_of, part_of, rest_fields, rest_type
 
 T = TypeVar("T")
 
@@ -112,6 +112,9 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
         return lambda message: (
             values if (values := getattr(message, name)) is msgspec.UNSET else tuple(map(make, values))
         )
+    if part := part_of(hint):
+        make_part = _made(part)
+        return lambda message: None if getattr(message, name) is None else make_part(getattr(message, name))
     return lambda message: getattr(message, name)
 
 

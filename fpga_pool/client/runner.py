@@ -22,6 +22,7 @@ from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Goal, Transfer, confirm, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.messages.requests import JobList
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Host, Job, JobState
 from fpga_pool.model.objects.tasks import Task
@@ -35,7 +36,7 @@ _FULL_LOOK_S = 30.0
 #: What a new batch waits for: any of these.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
 #: What a job is waited for whose result is here: that the pool knows of it, too, or has begun again.
-_NOT_UNDER_WAY = tuple(state for state in JobState if state not in (JobState.STAGED, JobState.RUNNING))
+_REPORTED = tuple(state for state in JobState if state not in (JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD))
 #: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
 #: scheduler that is asked has just died.
 _POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
@@ -101,6 +102,8 @@ class BatchRunner:
         self._heard_s = self._looked_s = 0.0
         #: What of the jobs was seen; "" = the next look is at all of them.
         self._seen = ""
+        #: The batch as the last look has shown it, if it did.
+        self._batch: Batch | None = None
         self._cancelled = False
         self._goal = Goal.RESULTS
 
@@ -159,22 +162,34 @@ class BatchRunner:
         """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
         self._output_dir.mkdir(parents=True, exist_ok=True)
         requests = job_requests(self._inputs)
-        work = self._submit(requests)
+        work, first = self._submit(requests)
         self._heard_s = time.monotonic()
         sinks = result_files(self._output_dir, self._inputs)
         self._transfers = [
             Transfer(source=source, sink=sink, job=new_job(work, index, request), goal=self._goal)
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
+        if first is not None and first.jobs:
+            self._context.desk.keep(first.tickets)
+            self._note(first)
+            self._looked_s = self._heard_s
+            self._next_poll_s = time.monotonic() + self._settings.fast_poll_s
 
-    def _submit(self, requests: Sequence[JobRequest]) -> Batch | Task:
-        return self._api.create_batch(
+    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch | Task, JobList | None]:
+        """Return what was created, and what is known of its jobs by then."""
+        settings = self._settings
+        small = self._goal is Goal.RESULTS and any(one.input_bytes <= settings.small_bytes for one in requests)
+        found = self._api.begin_batch(
             requests,
+            wait_s=settings.slow_poll_s if small else 0.0,
             name=self._name,
             uuid=self.batch_uuid,
-            patience_s=self._settings.patience_s,
+            patience_s=settings.patience_s,
             **self._options,
         )
+        if found.batch is None:
+            raise InvalidAnswer("the API's response is invalid: batch: expected the batch, found null")
+        return found.batch, found
 
     # Looking
 
@@ -218,9 +233,19 @@ class BatchRunner:
         if asked_s - self._looked_s > _FULL_LOOK_S:
             self._seen, self._looked_s = "", asked_s
         new = not self._seen and all(transfer.job.attempt == 0 for transfer in self._transfers)
-        states = _PLANNED if new else _NOT_UNDER_WAY if self._all_here else ()
-        found = self._api.job_list(self.batch_uuid, states, changed_after=self._seen, wait_s=wait_s)
-        self._seen = found.seen
+        states: Sequence[JobState] = _PLANNED if new else ()
+        if self._all_here and any(transfer.awaits_report for transfer in self._transfers):
+            states = _REPORTED
+        elif self._all_here:
+            self._seen = ""  # what was not asked for until now
+        found = self._api.job_list(
+            self.batch_uuid, states, changed_after=self._seen, wait_s=wait_s, with_batch=self._all_here
+        )
+        return self._note(found)
+
+    def _note(self, found: JobList) -> bool:
+        """Take note of jobs that have changed; say whether something moves."""
+        self._seen, self._batch = found.seen, found.batch
         self._context.clock.note(found.at, time.monotonic())
         moved = any(transfer.stream is not None for transfer in self._transfers)
         changed = {job.uuid: job for job in found.jobs}
@@ -253,7 +278,7 @@ class BatchRunner:
 
     def _end(self) -> Batch | None:
         """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
-        batch = self._api.batch(self.batch_uuid)
+        batch = self._batch or self._api.batch(self.batch_uuid)
         if batch.state in ENDED_BATCHES or self._may_leave():
             return confirm(self._api, batch, self._transfers)
         if self._has_problem and not self._cancelled:
@@ -357,7 +382,7 @@ class BatchRunner:
         match outcome:
             case ResultInfo():
                 if not former_attempt:
-                    transfer.result, transfer.failures = outcome, 0
+                    transfer.result, transfer.received_s, transfer.failures = outcome, time.monotonic(), 0
             case TransferCancelled() | None:
                 pass
             case InvalidInput() | OSError():

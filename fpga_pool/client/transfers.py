@@ -1,6 +1,7 @@
 """The jobs of a batch as its runner knows them: what is here, what moves, what stands in the way."""
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,8 @@ from fpga_pool.transfer.client import ResultInfo
 
 #: What the API takes in one call.
 _MOST_RECEIPTS = 1000
+#: For how long a host may take to report that a result is here; then the pool is told from here.
+_REPORTED_S = 2.0
 #: Jobs whose inputs the pool does not hold.
 AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 
@@ -53,6 +56,8 @@ class Transfer:
     #: What moves its bytes now.
     stream: Stream | Parcel | None = None
     result: ResultInfo | None = None
+    #: When the host was told that the result is here, on the monotonic clock.
+    received_s: float = 0.0
     failures: int = 0
     #: No new stream before this, on the monotonic clock.
     not_before_s: float = 0.0
@@ -71,7 +76,7 @@ class Transfer:
         if self.goal is Goal.INPUTS:
             return self.here and self.stream is None
         if self.job.state is JobState.RESULT_HELD:
-            return self.result is not None or self.intermediate
+            return self.intermediate or (self.result is not None and not self.awaits_report)
         return (self.goal is Goal.HELD or self.job.state in ENDED_JOBS) and self.stream is None
 
     @property
@@ -80,6 +85,11 @@ class Transfer:
         if self.goal is Goal.INPUTS:
             return self.job.state not in AT_CLIENT or bool(self.job.predecessors)
         return self.result is not None or (self.intermediate and self.job.state in ENDED_JOBS)
+
+    @property
+    def awaits_report(self) -> bool:
+        """Its result came just now, and the host tells the pool so."""
+        return self.result is not None and time.monotonic() < self.received_s + _REPORTED_S
 
     @property
     def stays(self) -> bool:

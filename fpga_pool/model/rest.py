@@ -165,7 +165,14 @@ def _converter(hint: Any) -> Convert | None:
         item: Any = get_args(hint)[0]
         show_one = _shower(item, False)
         return lambda values: tuple(map(show_one, values))
+    if part_of(hint):
+        return lambda value: None if value is None else show(value)
     return None
+
+
+def part_of(hint: Any) -> Any:
+    """Return the class of an object that a field holds, if there is one; None = it holds something else."""
+    return next((one for one in _variants(hint) if _has_fields(one)), None)
 
 
 def date(at: float | None) -> str | None:

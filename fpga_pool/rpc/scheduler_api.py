@@ -132,9 +132,13 @@ class SchedulerAPI(HardwareCalls):
 
     # Tenants
 
-    def create_batch(self, request: BatchRequest) -> Batch:
-        """Store a batch; it is committed when this returns."""
-        return self._call(Batch, "create_batch", CREATE_S, request=request)
+    def create_batch(self, request: BatchRequest, wait_s: float = 0.0) -> JobChanges:
+        """Store a batch; it is committed when this returns.
+
+        The answer waits up to `wait_s` for places; it has the jobs that have one, with tickets for small inputs.
+        """
+        wait_s = min(wait_s, LONGEST_WAIT_S)
+        return self._call(JobChanges, "create_batch", CREATE_S, request=request, wait_s=wait_s)
 
     def plan_batch(self, request: BatchRequest) -> PlannedBatch:
         """Return what would become of a batch; nothing is stored."""
@@ -163,10 +167,12 @@ class SchedulerAPI(HardwareCalls):
         states: Sequence[JobState] = (),
         changed_after: Mapping[str, int] | None = None,
         wait_s: float = 0.0,
+        *,
+        with_batch: bool = False,
     ) -> JobChanges:
         """Return the jobs of a batch (in some states; of those changed after what was seen before).
 
-        Where none has changed, the answer comes when one does, or after `wait_s`.
+        Where none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
         """
         return self._call(
             JobChanges,
@@ -176,6 +182,7 @@ class SchedulerAPI(HardwareCalls):
             states=states,
             changed_after=changed_after,
             wait_s=min(wait_s, LONGEST_WAIT_S),
+            with_batch=with_batch,
         )
 
     # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).

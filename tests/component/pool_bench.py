@@ -29,6 +29,7 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, Transfe
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.requests import (
+    SMALL_INPUT_BYTES,
     Calibration,
     CardCount,
     FunctionInfo,
@@ -320,7 +321,7 @@ class PoolBench:
         begin = 0 if page.marker is None else keys.index(page.marker) + 1
         return found[begin:][: page.limit]
 
-    def create_batch(self, request):
+    def create_batch(self, request, wait_s=0.0):
         with self._answering("create_batch"):
             now_s = time.time()
             batch = admission.create_batch(self.tx, request, self.catalogue, self.settings, now_s)
@@ -328,7 +329,12 @@ class PoolBench:
                 self.plan(batch.uuid)
         if late := self.breaks.pop("create_batch answer", None):
             raise late
-        return batch
+        jobs = [job for job in self.tx.batch_jobs(batch.uuid) if wait_s and job.state is not JobState.PENDING]
+        small = [job for job in jobs if job.state is JobState.WAITING_INPUT and job.input_bytes <= SMALL_INPUT_BYTES]
+        return JobChanges(
+            batch=batch, jobs=tuple(jobs), seen={"default": self.generation} if jobs else {}, at=time.time(),
+            tickets=tuple(self._ticket(job, "send") for job in small),
+        )  # fmt: skip
 
     def plan_batch(self, request):
         with self._answering("plan_batch"):
@@ -365,7 +371,7 @@ class PoolBench:
             pending = {job.function for job in self.tx.batch_jobs(uuid) if job.state is JobState.PENDING}
             return batch_detail(self.tx, batch, pending, self.catalogue, time.time())
 
-    def batch_jobs(self, project_id, uuid, states=(), changed_after=None, wait_s=0.0):
+    def batch_jobs(self, project_id, uuid, states=(), changed_after=None, wait_s=0.0, *, with_batch=False):
         until_s = time.monotonic() + wait_s
         while True:
             with self._answering("batch_jobs"):
@@ -373,7 +379,9 @@ class PoolBench:
                 found = [job for job in self.tx.batch_jobs(uuid) if not states or job.state in states]
                 found = [job for job in found if self._changed_in(job) > (changed_after or {}).get("default", -1)]
                 if found or changed_after is None or time.monotonic() >= until_s:
-                    return JobChanges(jobs=tuple(found), seen={"default": self.generation}, at=time.time())
+                    batch = self.tx.batch(uuid) if with_batch else None
+                    seen = {"default": self.generation}
+                    return JobChanges(jobs=tuple(found), seen=seen, at=time.time(), batch=batch)
             time.sleep(0.005)
 
     def _changed_in(self, job):
@@ -401,7 +409,7 @@ class PoolBench:
     def tickets(self, project_id, batch_uuid, requests):
         with self._answering("tickets"):
             admission.owned_batch(self.tx, batch_uuid, project_id)
-            return [self._ticket(request) for request in requests]
+            return [self._requested_ticket(request) for request in requests]
 
     def confirm_results(self, project_id, batch_uuid, receipts):
         with self._answering("confirm_results"):
@@ -411,21 +419,23 @@ class PoolBench:
             raise late
         return batch
 
-    def _ticket(self, request):
+    def _requested_ticket(self, request):
         job = self.tx.job(request.job)
         wanted = JobState.WAITING_INPUT if request.purpose == "send" else JobState.RESULT_HELD
         if job.state is not wanted:
             raise Conflict(f"job {job.uuid} is {job.state}")
         self.flows.append((request.purpose, request.job, request.source_address, request.source_port))
+        return self._ticket(job, request.purpose, source_of(request.source_address, request.source_port))
+
+    def _ticket(self, job, purpose, source=""):
         host = self.tx.host(job.host)
         grant = TransferGrant(
-            job=job.uuid, attempt=job.attempt, project_id=job.project_id, host=job.host, purpose=request.purpose,
+            job=job.uuid, attempt=job.attempt, project_id=job.project_id, host=job.host, purpose=purpose,
             input_bytes=job.input_bytes, token_id=str(uuid.uuid4()), deadline_s=time.time() + 60,
-            source="" if self.shaped_from is None
-            else self.shaped_from or source_of(request.source_address, request.source_port),
+            source="" if self.shaped_from is None else self.shaped_from or source,
         )  # fmt: skip
         return Ticket(
-            job=job.uuid, attempt=job.attempt, purpose=request.purpose, address=host.data_address, port=host.data_port,
+            job=job.uuid, attempt=job.attempt, purpose=purpose, address=host.data_address, port=host.data_port,
             token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
             elapsed_s=time.time() - job.dispatched_at, shaped=self.shaped_from is not None,
         )  # fmt: skip

@@ -108,12 +108,24 @@ class PoolEventQuery(Message, frozen=True, kw_only=True):
     marker: Text | None = None
 
 
+#: For how long a caller waits for something new.
+Patience = Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")]
+
+
 class JobQuery(Message, frozen=True, kw_only=True):
     """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
 
     state: tuple[str, ...] = ()
     changed_after: str | None = None
-    wait_s: Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")] = 0.0
+    wait_s: Patience = 0.0
+    #: Whether the batch itself is wanted, too.
+    batch: bool = False
+
+
+class NewBatchQuery(Message, frozen=True, kw_only=True):
+    """For how long the answer may wait until jobs have places; they are in it then, with tickets for small inputs."""
+
+    wait_s: Patience = 0.0
 
 
 class LibraryQuery(Message, frozen=True, kw_only=True):

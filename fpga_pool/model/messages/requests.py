@@ -186,6 +186,10 @@ class JobChanges:
     seen: Mapping[str, int]
     #: What time it is in the pool.
     at: Moment
+    #: The batch, no older than its jobs, where it was asked for.
+    batch: Batch | None = None
+    #: For the small inputs of jobs of a new batch.
+    tickets: tuple[Ticket, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +201,10 @@ class JobList:
     seen: str
     #: What time it is in the pool, on the clock of all its times.
     at: Moment
+    #: The batch, no older than its jobs, where it was asked for.
+    batch: Batch | None
+    #: For small inputs of a new batch.
+    tickets: tuple[Ticket, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

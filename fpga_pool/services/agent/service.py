@@ -353,6 +353,7 @@ class AgentService:
     def _report(self) -> bool:
         """Hand over the oldest reports; they stay in the journal until they are committed."""
         time.sleep(min(max(TOGETHER_S, self._call_took_s), LONGEST_PAUSE_S))
+        self.jobs.await_receipts()
         with self._heartbeat_first:
             reports = self._journal.reports(self._reports_at_once)
         if not reports:

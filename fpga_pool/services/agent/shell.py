@@ -37,6 +37,8 @@ End = JobResult | JobFailure
 
 #: No load of a slot takes longer, whatever its card does.
 LONGEST_LOAD_S = 60.0
+#: For how long the receipt of a result that has just been sent is awaited, so that one report tells of both.
+RECEIPT_S = 0.02
 
 
 class AgentShell:
@@ -55,6 +57,8 @@ class AgentShell:
         #: Slots that are kept for instances, and take no jobs meanwhile.
         self.holds = HoldTable(machine.state, self._lock)
         self._waiters: dict[str, list[Future[End]]] = {}
+        #: Jobs whose results clients are being sent.
+        self._sent: set[str] = set()
         #: Results that are not recorded yet, by job and attempt.
         self._results: dict[tuple[str, int], JobResult] = {}
         #: Jobs of which all that is kept is in the journal, as far as is known: no file is to be deleted.
@@ -269,6 +273,15 @@ class AgentShell:
     def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Note that clients have the results of these attempts of jobs; they are deleted."""
         self.feed(e.ResultsDelivered(attempts=tuple(attempts)))
+        with self.changed:
+            self._sent.difference_update(job for job, _ in attempts)
+            self.changed.notify_all()
+
+    def await_receipts(self) -> None:
+        """Wait for the receipts of results that were just sent, at most RECEIPT_S."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self._sent, RECEIPT_S)
+            self._sent.clear()
 
     def expire(self) -> None:
         """Delete results that were not fetched in time."""
@@ -313,6 +326,7 @@ class AgentShell:
                 settled = {one.job for one in recorded if isinstance(one, i.Settle)}
                 for job in held:
                     if job.uuid in settled:
+                        self._sent.update({job.uuid} & self._waiters.keys())
                         self._notify(job.uuid, self._held_result(job, results[job.uuid].data))
                 self._carry_out(recorded)
                 self._carry_out(instructions)

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from fpga_pool.model.codec import read
-from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
+from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound, QuotaExceeded
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
+    SMALL_INPUT_BYTES,
     BatchDetail,
     Calibration,
     FunctionInfo,
@@ -22,6 +23,7 @@ from fpga_pool.model.messages.requests import (
     Ticket,
     TicketRequest,
 )
+from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
@@ -53,6 +55,8 @@ LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
 
+#: States of jobs that have had a place, or need none any more.
+_PLANNED = frozenset(JobState) - {JobState.PENDING}
 #: States in which a ticket of each purpose makes sense.
 TICKET_STATES = {
     "send": frozenset({JobState.WAITING_INPUT}),
@@ -99,6 +103,33 @@ class SchedulerEndpoint(
         return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers
+    def create_batch(self, context: Context, request: BatchRequest, wait_s: float) -> JobChanges:
+        service = self._service
+        if wait_s <= 0:
+            return JobChanges(batch=self._create_batch(request), jobs=(), seen={}, at=service.clock())
+        with service.changes.watching(request.uuid) as watch:
+            batch = self._create_batch(request)
+            if watch is not None and not (batch.held or batch.waits_for):
+                watch.wait(wait_s)
+        jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
+        tickets = tuple(self._first_tickets(batch.project_id, jobs))
+        return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
+
+    def _first_tickets(self, project_id: str, jobs: Sequence[Job]) -> list[Ticket]:
+        """Return tickets for small inputs that are due; none where the project may have no more of them."""
+        due = [
+            job
+            for job in jobs
+            if job.state is JobState.WAITING_INPUT and job.input_bytes <= SMALL_INPUT_BYTES and not job.cancel_requested
+        ]
+        with self._service.store.looking() as tx:
+            try:
+                self._service.count_tickets(tx, project_id, len(due))
+            except QuotaExceeded:
+                return []
+            return [self._ticket(tx, job, "send", source="") for job in due]
+
+    @answers
     def batch_jobs(
         self,
         context: Context,
@@ -107,6 +138,7 @@ class SchedulerEndpoint(
         states: Sequence[JobState],
         changed_after: Mapping[str, int] | None,
         wait_s: float,
+        with_batch: bool,
     ) -> JobChanges:
         store = self._service.store
         with store.looking() as tx:
@@ -119,7 +151,11 @@ class SchedulerEndpoint(
             jobs, seen = look()
         else:
             jobs, seen = self._wait(uuid, wait_s, look)
-        return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock())
+        batch = None
+        if with_batch:
+            with store.looking() as tx:
+                batch = tx.batch(uuid)
+        return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock(), batch=batch)
 
     def _wait(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
@@ -158,7 +194,10 @@ class SchedulerEndpoint(
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             self._service.count_tickets(tx, project_id, len(requests))
-            return [self._ticket(tx, job, request) for job, request in zip(placed, requests, strict=True)]
+            return [
+                self._ticket(tx, job, request.purpose, source_of(request.source_address, request.source_port))
+                for job, request in zip(placed, requests, strict=True)
+            ]
 
     @answers
     def confirm_results(self, context: Context, project_id: str, batch_uuid: str, receipts: list[Receipt]) -> Batch:
@@ -175,18 +214,17 @@ class SchedulerEndpoint(
             service.writer(shard).run(partial(confirm_results, receipts=own, now_s=service.clock()))
         return self._owned_batch(project_id, batch_uuid)
 
-    def _ticket(self, tx: Transaction, job: Job, request: TicketRequest) -> Ticket:
+    def _ticket(self, tx: Transaction, job: Job, purpose: str, source: str) -> Ticket:
         host = tx.host(job.host)
         now_s = self._service.clock()
-        shaped = request.purpose == "send" and can_shape(tx, job)
-        source = source_of(request.source_address, request.source_port) if shaped else ""
+        shaped = purpose == "send" and can_shape(tx, job)
         return Ticket(
             job=job.uuid,
             attempt=job.attempt,
-            purpose=request.purpose,
+            purpose=purpose,
             address=host.data_address,
             port=host.data_port,
-            token=self._service.token(job, request.purpose, source),  # type: ignore[arg-type]  # checked above
+            token=self._service.token(job, purpose, source if shaped else ""),  # type: ignore[arg-type]  # checked
             input_bytes=job.input_bytes,
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),

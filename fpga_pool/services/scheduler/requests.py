@@ -60,8 +60,7 @@ class BatchRequests:
 
     _service: SchedulerService
 
-    @answers
-    def create_batch(self, context: Context, request: BatchRequest) -> Batch:
+    def _create_batch(self, request: BatchRequest) -> Batch:
         service, wanted = self._service, self._with_policy(request)
         with service.admission(Batch, wanted) as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())

@@ -232,9 +232,9 @@ def half_failed(create, pool, responder, files, monkeypatch):
     """A batch whose second job has failed."""
     given = pool.create_batch
 
-    def fails_second(request):
+    def fails_second(request, wait_s):
         pool.fails[request.jobs[1].uuid] = "it smokes"
-        return given(request)
+        return given(request, wait_s)
 
     monkeypatch.setattr(pool, "create_batch", fails_second)
     assert create("--name", "night", "--policy", "sjf", *files).status == 1

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.client import Client, RunSettings
+from fpga_pool.client import Client, RunSettings, stream
 from fpga_pool.client.inputs import JobSpec
 from fpga_pool.model.exceptions import InvalidAnswer, NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
@@ -89,8 +89,16 @@ def test_five_lines_of_the_readme(client, responder, tmp_path, monkeypatch):
 def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool, small_bytes):
     _, outcome = start([b"one", b"two"])
     outcome.result(WAIT_S)
-    assert [flow[0] for flow in pool.flows] == ["send", "send"]
-    assert len({flow[3] for flow in pool.flows}) == (1 if small_bytes else 2)
+    # Tickets for small inputs come with the batch: nothing of a lane is to be limited.
+    assert [flow[0] for flow in pool.flows] == ([] if small_bytes else ["send", "send"])
+    assert len({flow[3] for flow in pool.flows}) == (0 if small_bytes else 2)
+
+
+def test_a_ticket_that_came_with_the_batch_long_ago_is_asked_for_again(start, responder, pool, monkeypatch):
+    monkeypatch.setattr(stream, "_KEPT_S", 0.0)
+    _, outcome = start([b"one"])
+    assert texts(outcome.result(WAIT_S)) == [digest(b"one")]
+    assert [flow[0] for flow in pool.flows] == ["send"]
 
 
 def test_progress_ends_with_everything_sent_and_here(client, responder, tmp_path):
@@ -267,6 +275,8 @@ def test_an_answer_that_is_not_understood_ends_the_run_at_once(start, client, re
         if url.endswith(path):
             for one in answer[key]:
                 del one[field]
+        if (path, url) == ("tickets", "/v1/batches"):
+            answer["tickets"] = []  # so that some are asked for
         return answer
 
     monkeypatch.setattr(client._http, "call", without)

@@ -231,7 +231,7 @@ class Bench:
         )  # fmt: skip
 
     def create(self, agent, *functions, **options):
-        return self.api.create_batch(self.request(agent, *functions, **options))
+        return self.api.create_batch(self.request(agent, *functions, **options)).batch
 
     def jobs(self, batch):
         return self.api.batch_jobs(batch.project_id, batch.uuid).jobs

@@ -28,7 +28,7 @@ def agent(running):
 
 def created(running, until, request):
     """Create a batch; return it and its jobs once all have a place."""
-    batch = running.api.create_batch(request)
+    batch = running.api.create_batch(request).batch
     until(lambda: running.states(batch) == ["WAITING_INPUT"] * len(request.jobs))
     return running.api.batch_detail(request.project_id, batch.uuid).batch, running.jobs(batch)
 

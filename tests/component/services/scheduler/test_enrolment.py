@@ -61,7 +61,7 @@ def stranger(caller):
 
 
 def staged_job(gated, api, agent, mine):
-    batch = api.create_batch(gated.request(agent, "sha256"))
+    batch = api.create_batch(gated.request(agent, "sha256")).batch
 
     def job():
         return api.batch_jobs("p", batch.uuid).jobs[0]
@@ -102,7 +102,7 @@ def test_an_unknown_host_offers_no_slots_and_draws_no_job(gated, api, enrolled, 
 
 def test_an_enrolled_agent_calls_nothing_of_the_apis(gated, api, enrolled):
     agent, mine = enrolled
-    batch = api.create_batch(gated.request(agent, "sha256"))
+    batch = api.create_batch(gated.request(agent, "sha256")).batch
     for ask in (
         lambda: mine.tickets("p", batch.uuid, []),
         lambda: mine.batches(Page(project_id="p")),

@@ -9,7 +9,7 @@ from fpga_pool.model.values import changed
 
 
 def asked(bench, agent, *functions, project="p", **options):
-    return bench.api.create_batch(changed(bench.request(agent, *functions, project=project), **options))
+    return bench.api.create_batch(changed(bench.request(agent, *functions, project=project), **options)).batch
 
 
 def state(bench, batch):
