@@ -103,6 +103,11 @@ class Durations:
     commit_s: float = 0.0
     dispatch_s: float = 0.0
 
+    @property
+    def total_s(self) -> float:
+        """All steps together."""
+        return self.snapshot_s + self.decide_s + self.commit_s + self.dispatch_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleResult:

@@ -26,6 +26,7 @@ from fpga_pool.store.tables.models import BatchRow, CommandRow, JobRow, LeaseRow
 
 _QUOTAS = cast("sa.Table", QuotaRow.__table__)
 _LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
+_OWN_LIMITS = sa.select(*_LIMITS).where(_QUOTAS.c.project_id == sa.bindparam("project"))
 
 DAY_S = 86_400.0
 _DAYS = cast("sa.Table", UsageDayRow.__table__)
@@ -63,7 +64,9 @@ def lock_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
 
 def used(connection: sa.Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
     """Return how much of these resources a project uses."""
-    return {one: int(connection.execute(_use(one), {"project": project_id}).scalar_one()) for one in resources}
+    wanted = tuple(resources)
+    found = connection.execute(_uses(wanted), {"project": project_id}).one()
+    return {one: int(amount) for one, amount in zip(wanted, found, strict=True)}
 
 
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
@@ -209,12 +212,16 @@ def _keep(connection: sa.Connection, used: Iterable[tuple[tuple[str, str, float]
 
 def own_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
     """Return the limits that a project has of its own."""
-    row = connection.execute(sa.select(*_LIMITS).where(_QUOTAS.c.project_id == project_id)).one_or_none()
+    row = connection.execute(_OWN_LIMITS, {"project": project_id}).one_or_none()
     return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 
 
 @cache
-def _use(resource: Resource) -> sa.Executable:
+def _uses(resources: tuple[Resource, ...]) -> sa.Executable:
+    return sa.select(*(_use(one).scalar_subquery() for one in resources))
+
+
+def _use(resource: Resource) -> sa.Select[Any]:
     amount, project, state, open_states = _USED[resource]
     return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(
         project == sa.bindparam("project"), state.in_(open_states)

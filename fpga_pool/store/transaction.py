@@ -168,17 +168,32 @@ class SqlTransaction(Reads):
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
                 continue
-            self.refuse_stored(cls, [getattr(thing, place.key) for thing in new])
-            if cls is Lease:
-                self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
-            if cls is Process:
-                self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
-            self._insert(new)
+            self._insert_new(cls, new)
             self._added.setdefault(cls, {}).update((getattr(thing, place.key), None) for thing in new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
                 if cls is Lease:
                     self._touch(thing.slot)
+
+    def _insert_new(self, cls: type, new: list[Any]) -> None:
+        """Insert objects, or refuse all of them: by a look at first, unless the database undoes a refused statement."""
+        if len(new) > 1 or self._connection.dialect.name == "postgresql":
+            self._refuse(cls, new)
+            self._insert(new)
+            return
+        try:
+            self._insert(new)
+        except DuplicateId:
+            self._refuse(cls, new)
+            raise
+
+    def _refuse(self, cls: type, new: list[Any]) -> None:
+        """Raise an error for what cannot be inserted."""
+        self.refuse_stored(cls, [getattr(thing, PLACES[cls].key) for thing in new])
+        if cls is Lease:
+            self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
+        if cls is Process:
+            self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
 
     def save(self, thing: Stored) -> None:
         """Store a changed object."""

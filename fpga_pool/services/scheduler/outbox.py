@@ -37,6 +37,8 @@ class Outbox:
         self._workers = ThreadPoolExecutor(8, thread_name_prefix="outbox")
         self._lock = threading.Lock()
         self._busy: set[str] = set()
+        #: Of these, hosts for which there may be more commands by now.
+        self._left_out: set[str] = set()
         self._pause_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         #: By host, since when commands have waited for it without a moment in which there were none.
@@ -61,6 +63,7 @@ class Outbox:
         now_s = self._clock()
         with self._lock:
             # What is read of a host that is being served may be delivered by then: it is left to the next time.
+            self._left_out |= self._busy
             left_out = self._busy | {host for host, until in self._not_before.items() if now_s < until}
         by_host: dict[str, list[Command]] = {}
         for command in self._store.undelivered(self._shard.name, limit=MOST, per_host=BATCH, but_for=left_out):
@@ -105,7 +108,10 @@ class Outbox:
         finally:
             with self._lock:
                 self._busy.discard(host)
-            wake()
+                more = host in self._left_out or len(commands) >= BATCH
+                self._left_out.discard(host)
+            if more:
+                wake()
 
     def _pause(self, host: str, seconds: float) -> None:
         with self._lock:

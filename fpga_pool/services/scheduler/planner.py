@@ -166,6 +166,11 @@ def _on_cards(function: str, model: TimeModel, runs: Runs) -> Iterator[CardRun]:
 # ---- The cycle
 
 
+#: A cycle that has placed work is followed by a pause as long as itself, at most this: what arrives meanwhile is
+#: planned together.
+LONGEST_PAUSE_S = 0.05
+
+
 class Planner:
     """One step is one cycle; `observer` is given the result of each that has asked its policy."""
 
@@ -179,6 +184,8 @@ class Planner:
         if result.policy is not None:
             log_cycle(result)
             self._observer(result)
+        if result.outcome.changed:
+            time.sleep(min(result.durations.total_s, LONGEST_PAUSE_S))
         return result.again
 
 
