@@ -13,6 +13,8 @@ from fpga_pool.model.rules.shared.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
 GROUP = cfg.OptGroup("scheduler", title="Pool scheduler")
 _DEFAULTS = PoolSettings()
+#: Who keeps the limits of projects.
+POOL, KEYSTONE = "pool", "keystone"
 
 
 def _quota_opt(resource: Resource, what: str) -> cfg.IntOpt:
@@ -255,6 +257,19 @@ OPTS = [
         default=0.0,
         min=0.0,
         help="Days after which schedulers remove work that has ended, as `fpga-pool-manage db purge` does; 0 = never.",
+    ),
+    cfg.StrOpt(
+        "limits_from",
+        default=POOL,
+        choices=[
+            (POOL, "limits that `fpga-pool quota set` gives to projects, else those of quota_*"),
+            (
+                KEYSTONE,
+                "unified limits of the service, read as configured in [oslo_limit]; those of quota_* for "
+                "resources that are not registered",
+            ),
+        ],
+        help="Where the limits of projects come from.",
     ),
     _quota_opt(Resource.JOBS, "jobs that have not ended, those of tasks and pipelines included"),
     _quota_opt(Resource.INPUT_BYTES, "input of batches, tasks and pipelines that have not ended, in bytes"),

@@ -12,10 +12,12 @@ from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
 from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.scheduler import KEYSTONE, quota_limits
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.metrics.table import NOTIFICATIONS
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.lifecycle.notifications import Notification
+from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -79,6 +81,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             open_placement(conf),
             metrics,
             _publishing(conf, name, metrics, ends),
+            _unified_limits(conf),
         )
         serve_metrics(conf, "scheduler", metrics, ends)
         add_to_reports("Seconds Since Each Shard Was Renewed", service.ownership.lease_ages)
@@ -95,6 +98,15 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         service.start()
         _listen_to_nova(conf, service, ends)
         yield f"scheduler {name}"
+
+
+def _unified_limits(conf: cfg.ConfigOpts) -> Callable[[str], ProjectLimits] | None:
+    if conf.scheduler.limits_from != KEYSTONE:
+        return None
+    # It needs openstacksdk, which takes long to import.
+    from fpga_pool.services.scheduler.unified_limits import open_unified_limits
+
+    return open_unified_limits(conf, quota_limits(conf)).of
 
 
 def _publishing(

@@ -68,6 +68,19 @@ DEFAULT_LIMITS = QuotaLimits(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectLimits:
+    """What limits a project: its own limits, and the defaults for what it has none of."""
+
+    own: QuotaLimits
+    defaults: QuotaLimits
+
+    @property
+    def in_force(self) -> QuotaLimits:
+        """The limit of each resource."""
+        return self.own.over(self.defaults)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceQuota:
     """One resource of a project: its limit, whether that is the default one, and the amount in use."""

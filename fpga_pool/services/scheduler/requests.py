@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
     BatchChange,
@@ -300,19 +300,26 @@ class QuotaRequests:
         service = self._service
         own, used = quota(service.store, project_id)
         used = {**used, Resource.TICKETS: service.valid_tickets(project_id)}
-        return quota_of(project_id, own, service.settings.quotas, used)
+        limits = service.limits(own) if service.unified_limits is None else service.unified_limits(project_id)
+        return quota_of(project_id, limits, used)
 
     @answers
     def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits, seen: Seen = None) -> Quota:
+        self._require_own_limits()
         set_limits(self._service.store, project_id, limits, seen)
         LOG.info("quota of project %s: changed", project_id)
         return self.quota(context, project_id=project_id)
 
     @answers
     def unset_quota(self, context: Context, project_id: ProjectId, seen: Seen = None) -> Quota:
+        self._require_own_limits()
         unset_limits(self._service.store, project_id, seen)
         LOG.info("quota of project %s: the default one from now on", project_id)
         return self.quota(context, project_id=project_id)
+
+    def _require_own_limits(self) -> None:
+        if self._service.unified_limits is not None:
+            raise Conflict("quotas are limits of Keystone here: change them with `openstack limit`")
 
     @answers
     def usage(self, context: Context, page: UsagePage) -> list[Usage]:

@@ -21,7 +21,7 @@ from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, noti
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
-from fpga_pool.model.objects.quotas import QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
@@ -82,6 +82,7 @@ class SchedulerService:
         placement: PlacementClient | None = None,
         instruments: Instruments | None = None,
         publish: Callable[[Sequence[Notification]], object] | None = None,
+        unified_limits: Callable[[str], ProjectLimits] | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -94,6 +95,8 @@ class SchedulerService:
         self.instruments = instruments or Instruments()
         self._events = SchedulerEvents(self.instruments)
         self._publish = publish
+        #: Returns the limits of a project that Keystone keeps; None = the pool keeps them.
+        self.unified_limits = unified_limits
         self.changes = Changes(self._committed)
         self.calibrator = Calibrator(store, catalogue, clock)
         self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)
@@ -169,10 +172,10 @@ class SchedulerService:
 
     def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
         """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""
-        limits = own_limits(tx.connection, project_id).over(self.settings.quotas)
+        limits = self._unified(project_id) or self.limits(own_limits(tx.connection, project_id))
         with self._ticket_lock:
             valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
-            check_quota(project_id, limits, valid, {Resource.TICKETS: number})
+            check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
             self._valid_tickets.add(project_id, number, self.clock() + self.settings.token_lifetime_s)
 
     def valid_tickets(self, project_id: str) -> int:
@@ -186,10 +189,19 @@ class SchedulerService:
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
         """
+        unified = self._unified(request.project_id)
         with self.store.admission() as tx:
             tx.request_id = causing_request()
-            self._check_quota(tx, kind, request, lock_limits(tx.connection, request.project_id))
+            own = lock_limits(tx.connection, request.project_id)
+            self._check_quota(tx, kind, request, unified or self.limits(own))
             yield tx
+
+    def limits(self, own: QuotaLimits) -> ProjectLimits:
+        """Return the limits of a project that has these in the pool."""
+        return ProjectLimits(own, self.settings.quotas)
+
+    def _unified(self, project_id: str) -> ProjectLimits | None:
+        return None if self.unified_limits is None else self.unified_limits(project_id)
 
     def dry_run(self, request: BatchRequest) -> PlannedBatch:
         """Return what would be planned for a batch, which is not stored; errors are those of its creation.
@@ -198,8 +210,10 @@ class SchedulerService:
         """
         pool, now_s = self.settings.pool, self.clock()
         with self.dry_runs.turn(request.project_id):
+            unified = self._unified(request.project_id)
             with self.store.reading() as tx:
-                self._check_quota(tx, Batch, request, own_limits(tx.connection, request.project_id))
+                limits = unified or self.limits(own_limits(tx.connection, request.project_id))
+                self._check_quota(tx, Batch, request, limits)
                 batch, jobs = admit_batch(tx, request, self.catalogue, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
                 tx.refuse_stored(Job, [job.uuid for job in jobs])
@@ -214,11 +228,11 @@ class SchedulerService:
                 rng=np.random.default_rng(self.settings.seed),
             ).run()
 
-    def _check_quota(self, tx: SqlTransaction, kind: type, request: WorkRequest, own: QuotaLimits) -> None:
+    def _check_quota(self, tx: SqlTransaction, kind: type, request: WorkRequest, limits: ProjectLimits) -> None:
         project_id, amounts = request.project_id, request.amounts
         try:
             in_use = used(tx.connection, project_id, amounts)
-            check_quota(project_id, own.over(self.settings.quotas), in_use, amounts)
+            check_quota(project_id, limits.in_force, in_use, amounts)
         except QuotaExceeded:
             tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
             raise

@@ -38,6 +38,9 @@ HOSTS_TIMEOUT_S = 180.0
 BOOT_TIMEOUT_S = 300.0
 #: A scheduler that was just started, on a machine on which a whole cloud is busy, is waited for.
 ANSWER_TIMEOUT_S = 120.0
+COMMAND_TIMEOUT_S = 180.0
+#: Hosts send as well as compute.
+REQUESTER = "fake-1"
 
 
 class Tenant:
@@ -267,3 +270,27 @@ def admin(all_in_one) -> Tenant:
 @pytest.fixture(scope="package")
 def tenant(all_in_one) -> Tenant:
     return Tenant(all_in_one.environment, "demo")
+
+
+@pytest.fixture(scope="package")
+def api(all_in_one, scheduler):
+    """The cloud with its API running; the script of the documentation starts what a first machine needs only."""
+    started = all_in_one.run("restart", "fpga-pool-api")
+    assert started.returncode == 0, started.stderr
+    scheduler.hosts()  # a scheduler that answers the API at once
+    return all_in_one
+
+
+@pytest.fixture
+def openstack(api):
+    """`openstack` as a user of a project calls it: the exit code, and what it printed."""
+
+    def run(project, *words):
+        environment = pool_environment(api) | {"OS_USERNAME": project, "OS_PROJECT_NAME": project}
+        command = [str(api.programs / "openstack"), "fpga", *map(str, words)]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run

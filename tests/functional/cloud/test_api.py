@@ -3,30 +3,17 @@
 import hashlib
 import json
 import os
-import subprocess
 
 import pytest
 from keystoneauth1 import adapter, discover
 from keystoneauth1.session import Session
 
-from .conftest import Tenant, pool_environment
+from .conftest import REQUESTER, Tenant
 
 pytestmark = [pytest.mark.timeout(900)]
 
-COMMAND_TIMEOUT_S = 180.0
-#: Hosts send as well as compute.
-REQUESTER = "fake-1"
 STRANGER = "stranger"
 NO_SUCH = 1
-
-
-@pytest.fixture(scope="module")
-def api(all_in_one, scheduler):
-    """The cloud with its API running; the script of the documentation starts what a first machine needs only."""
-    started = all_in_one.run("restart", "fpga-pool-api")
-    assert started.returncode == 0, started.stderr
-    scheduler.hosts()  # a scheduler that answers the API at once
-    return all_in_one
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +26,6 @@ def stranger(api, admin):
     (member,) = identity.get("/roles", params={"name": "member"}).json()["roles"]
     identity.put(f"/projects/{project}/users/{uuid}/roles/{member['id']}")
     return Tenant(api.environment, STRANGER)
-
-
-@pytest.fixture
-def openstack(api):
-    """`openstack` as a user of a project calls it: the exit code, and what it printed."""
-
-    def run(project, *words):
-        environment = pool_environment(api) | {"OS_USERNAME": project, "OS_PROJECT_NAME": project}
-        command = [str(api.programs / "openstack"), "fpga", *map(str, words)]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    return run
 
 
 def test_a_tenants_batch_is_its_own(openstack, stranger, tmp_path):

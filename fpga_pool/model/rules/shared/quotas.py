@@ -3,7 +3,15 @@
 from collections import Counter, deque
 
 from fpga_pool.model.exceptions import QuotaExceeded
-from fpga_pool.model.objects.quotas import UNLIMITED, Amounts, Quota, QuotaLimits, Resource, ResourceQuota
+from fpga_pool.model.objects.quotas import (
+    UNLIMITED,
+    Amounts,
+    ProjectLimits,
+    Quota,
+    QuotaLimits,
+    Resource,
+    ResourceQuota,
+)
 
 
 def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: Amounts) -> None:
@@ -18,16 +26,16 @@ def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: 
         raise QuotaExceeded(f"the quota of project {project_id} does not allow it: {'; '.join(exceeded)}")
 
 
-def quota_of(project_id: str, own: QuotaLimits, defaults: QuotaLimits, used: Amounts) -> Quota:
+def quota_of(project_id: str, limits: ProjectLimits, used: Amounts) -> Quota:
     """Return the limits in force for a project, and what it uses of them."""
-    limits = own.over(defaults)
+    in_force = limits.in_force
     return Quota(
         project_id=project_id,
         resources=tuple(
             ResourceQuota(
                 resource=resource,
-                limit=UNLIMITED if (limit := limits.of(resource)) is None else limit,
-                default=own.of(resource) is None,
+                limit=UNLIMITED if (limit := in_force.of(resource)) is None else limit,
+                default=limits.own.of(resource) is None,
                 used=used.get(resource),
             )
             for resource in Resource

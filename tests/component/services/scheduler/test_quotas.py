@@ -3,10 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from keystoneauth1.exceptions import ClientException
 
-from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded
+from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded, ServiceUnavailable
 from fpga_pool.model.messages.requests import Page, UsagePage
-from fpga_pool.model.objects.quotas import QuotaLimits
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits
+from fpga_pool.services.scheduler.unified_limits import MAX_AGE_S, UnifiedLimits
 
 
 def used(running, project="p"):
@@ -70,6 +72,55 @@ def test_an_operator_returns_a_project_to_the_default(running):
         running.create(agent, "sha256")
     assert running.api.unset_quota("p").resources[0].default
     running.create(agent, "sha256")
+
+
+def test_limits_that_keystone_keeps_are_in_force_and_not_the_pools_to_change(running):
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=50))
+    running.service.unified_limits = lambda _: ProjectLimits(QuotaLimits(jobs=1), DEFAULT_LIMITS)
+    with pytest.raises(QuotaExceeded, match="jobs: 2 requested, 0 of 1 used"):
+        running.create(agent, "sha256", "sha256")
+    jobs, size, *_ = running.api.quota("p").resources
+    assert [(one.limit, one.default) for one in (jobs, size)] == [(1, False), (DEFAULT_LIMITS.input_bytes, True)]
+    for change in (lambda: running.api.set_quota("p", QuotaLimits(jobs=5)), lambda: running.api.unset_quota("p")):
+        with pytest.raises(Conflict, match="limits of Keystone"):
+            change()
+
+
+class Keystone:
+    """What oslo.limit's Enforcer is asked, with answers of the test."""
+
+    def __init__(self):
+        self.registered, self.own = [("jobs", 7), ("input_mib", 2), ("servers", 1)], [("tickets", UNLIMITED)]
+        self.asked = 0
+
+    def get_registered_limits(self, _):
+        return self.registered
+
+    def get_project_limits(self, project_id, _):
+        self.asked += 1
+        if self.own is None:
+            raise ClientException("connection refused")
+        return self.own
+
+
+def test_keystone_is_asked_again_after_a_while_and_its_last_answer_holds_while_it_is_away():
+    keystone, time_s = Keystone(), [0.0]
+    limits = UnifiedLimits(lambda: keystone, DEFAULT_LIMITS, lambda: time_s[0])
+    found = limits.of("p").in_force
+    assert (found.jobs, found.input_bytes, found.tickets) == (7, 2 << 20, UNLIMITED)
+    assert found.task_slots == DEFAULT_LIMITS.task_slots
+    keystone.registered[0] = "jobs", 8
+    assert limits.of("p").in_force.jobs == 7
+    time_s[0] = MAX_AGE_S
+    assert limits.of("p").in_force.jobs == 8
+    keystone.own, time_s[0] = None, 2 * MAX_AGE_S
+    assert limits.of("p").in_force.jobs == 8
+    asked = keystone.asked
+    limits.of("p")
+    assert keystone.asked == asked  # not with each request
+    with pytest.raises(ServiceUnavailable, match="limits of project new are not known"):
+        limits.of("new")
 
 
 def test_tickets_of_a_project_are_limited_until_they_expire_and_others_have_their_own(bench, jumping_clock, until):
