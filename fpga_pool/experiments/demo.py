@@ -6,11 +6,13 @@ the state of the pool before, with the same rules and policy.  Then `acts` shows
 
 import argparse
 import compileall
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,6 +180,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 compile_loops("batch", name)
         measured = [_measure(policy, files, output, console) for policy in policies]
         right = _show(measured, output, console, results=bool(arguments.files))
+        if arguments.files and console.is_terminal and sys.stdin.isatty():
+            _stay(measured[0], output, console)
         acts = [] if arguments.files or arguments.batch_only else _act(output, console)
         if arguments.json is not None:
             numbers = {"policies": [one.numbers() for one in measured], "acts": [asdict(act) for act in acts]}
@@ -202,6 +206,17 @@ def _show(measured: Sequence[Measured], output: Path, console: Console, *, resul
     right = sum(one.right for one in measured)
     console.print(f"{right} of {jobs} results are correct.", style="green" if right == jobs else "red")
     return right == jobs
+
+
+def _stay(measured: Measured, output: Path, console: Console) -> None:
+    """Start the pool of a batch again, on what it has stored, so that a person can look at it until Ctrl-C."""
+    with embedded_pool(output / measured.policy / "pool", POOL) as endpoint:
+        console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
+        page = f"{endpoint}/dashboard/#/schedule/batch/{measured.result.batch.uuid}"
+        console.print(f"    {page}", soft_wrap=True, highlight=False)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        console.print()
 
 
 def _act(output: Path, console: Console) -> list[Act]:
@@ -363,6 +378,7 @@ def _print_results(measured: Measured, console: Console) -> None:
         text = str(job.result) if job.job.function == "aes" else job.result.read_text(encoding="ascii").strip()
         console.print(f"{job.job.function} of {job.name}:", markup=False, highlight=False)
         console.print(f"    {text}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"    on {job.job.slot}", style="dim", highlight=False)
 
 
 def _print_slots(measured: Measured, console: Console) -> None:
