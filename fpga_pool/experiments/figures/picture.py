@@ -76,7 +76,7 @@ def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
             _draw_curve(axes, figure, panel, name, colour, marker)
         for stated in figure.experiment.stated:
             if (stated.panel, stated.series) == (panel.key, name):
-                _draw_stated(axes, stated, colour)
+                _draw_stated(axes, stated, [float(x) for x in figure.samples.places(panel.key, name)], colour)
     if panel.log_y:
         axes.set_yscale("log")
     else:
@@ -100,11 +100,10 @@ def _draw_curve(axes: Any, figure: Figure, panel: Panel, name: str, colour: str,
     axes.fill_between(places, means - reach, means + reach, color=colour, alpha=0.12, linewidth=0)
 
 
-def _draw_stated(axes: Any, stated: Stated, colour: str) -> None:
+def _draw_stated(axes: Any, stated: Stated, places: Sequence[float], colour: str) -> None:
     """Draw the range that the paper gives of a curve: hatched, in the colour of the curve."""
-    low_x, high_x = axes.get_xlim()
-    begin = low_x if stated.from_x is None else stated.from_x
-    end = high_x if stated.to_x is None else stated.to_x
+    begin = min(places) if stated.from_x is None else stated.from_x
+    end = max(places) if stated.to_x is None else stated.to_x
     axes.fill_between(
         [begin, end], stated.low, max(stated.high, stated.low + 0.4), facecolor="none", edgecolor=colour,
         hatch="////", linewidth=0.8, label=f"{stated.series}, the paper's text",

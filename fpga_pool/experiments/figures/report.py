@@ -26,7 +26,7 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:0 auto;padding:1
 table{border-collapse:collapse;font-size:.85rem;margin:.5rem 0}
 th,td{border:1px solid #8888;padding:.2rem .5rem;text-align:left;vertical-align:top}
 td.number{text-align:right;font-variant-numeric:tabular-nums}
-img,svg{max-width:100%;height:auto;background:#fff;border-radius:4px}
+img,svg{display:block;max-width:100%;height:auto;background:#fff;border-radius:4px}
 .wide{overflow-x:auto}
 nav a{margin-right:1rem}
 """
@@ -53,9 +53,9 @@ def write_report(papers: Sequence[Mapping[str, Any]], titles: Mapping[str, str],
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>Figures of the papers</title>'
-        f"<style>{_STYLE}</style></head><body><h1>Figures of the papers, and ours</h1>\n"
+        f"<style>{_STYLE}</style></head><body><main><h1>Figures of the papers, and ours</h1>\n"
         "<p>Curves are means of the seeds, bands and bars their 95 % confidence intervals (Student's t). Hatched: what "
-        f"the text of a paper says of its own curve.</p>\n<nav>{links}</nav>\n<main>{sections}</main>\n"
+        f"the text of a paper says of its own curve.</p>\n<nav>{links}</nav>\n{sections}</main>\n"
         f"<script>{_SCRIPT}</script></body></html>\n",
         encoding="utf-8",
     )
@@ -67,7 +67,7 @@ def _paper(paper: Mapping[str, Any], title: str) -> str:
     points = "all places" if known["points"] is None else f"at most {known['points']} places on each axis"
     made = f"{known['command']}; seeds {seeds}; {points}; scale {known['scale']:g}; {known['took_s']:g} s on "
     made += f"{known['machine']}, Python {known['python']}, fpga_pool {known['version']}"
-    parts = [f'<section id="{paper["paper"]}"><h2>{escape(title)}</h2><p>{escape(made)}</p>']
+    parts = [f'<section id="{paper["paper"]}"><h2>{escape(title[0].upper() + title[1:])}</h2><p>{escape(made)}</p>']
     if paper["paper"] in ANIMATIONS:
         parts.append(f'<button type="button" class="play">Pause</button>\n{ANIMATIONS[paper["paper"]]()}')
     return "\n".join([*parts, *map(_figure, paper["figures"]), "</section>"])
