@@ -331,6 +331,11 @@ def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:
 # Showing -------------------------------------------------------------------------------------------------------
 
 
+def _unit(size_bytes: int) -> tuple[str, float]:
+    """Return the unit in which a size is shown, and its bytes."""
+    return ("MB", 1e6) if size_bytes >= 1e6 else ("kB", 1e3)
+
+
 class _Bars:
     """Bars of bytes sent and jobs complete, while the batch runs."""
 
@@ -349,7 +354,8 @@ class _Bars:
 
     def __call__(self, now: BatchProgress) -> None:
         done = now.states[JobState.COMPLETED] + now.states[JobState.RESULT_HELD]
-        sent = f"{now.sent_bytes / 1e6:.0f} of {now.input_bytes / 1e6:.0f} MB"
+        unit, unit_bytes = _unit(now.input_bytes)
+        sent = f"{now.sent_bytes / unit_bytes:.0f} of {now.input_bytes / unit_bytes:.0f} {unit}"
         self._progress.update(self._sent, completed=now.sent_bytes, total=now.input_bytes, shown=sent)
         running = now.states[JobState.RUNNING]
         self._progress.update(self._done, completed=done, shown=f"{done} of {now.jobs}, {running} running")
@@ -357,7 +363,8 @@ class _Bars:
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB: makespan in seconds"
+    unit, unit_bytes = _unit(input_bytes)
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / unit_bytes:.0f} {unit}: makespan in seconds"
     table = Table(title=title, caption="error: of the simulated makespan; ratio: of the measured makespan to the bound")
     table.add_column("policy")
     for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):

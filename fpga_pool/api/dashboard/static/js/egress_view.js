@@ -40,12 +40,13 @@ export class EgressView {
     this.open = open;
     this.charts = h("div", { class: "charts" });
     this.body = h("tbody");
+    this.idle = h("p", { class: "empty" }, "No input is under way.");
     this.empty = h("p", { class: "empty" }, "No batch with planned rates yet.");
     this.element = h(
       "div",
       { class: "view" },
       panel("egress", "Egress of requesters", this.charts, this.empty),
-      panel("flows", "Flows now", scrollingTable("Flows", COLUMNS, this.body)),
+      panel("flows", "Flows now", scrollingTable("Flows", COLUMNS, this.body), this.idle),
     );
   }
 
@@ -103,6 +104,7 @@ export class EgressView {
       .filter((flow) => flow.job.state === "WAITING_INPUT")
       .filter((flow) => rateAt(flow, now) > 0 || this.#measured.has(flow.job.uuid))
       .sort((a, b) => a.job.index - b.job.index);
+    this.idle.hidden = sending.length > 0;
     reconcile(
       this.body,
       sending.slice(0, SHOWN),
