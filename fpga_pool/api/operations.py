@@ -64,6 +64,7 @@ from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
+from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import as_request, show
@@ -260,6 +261,10 @@ def _work(call: Call) -> dict[str, Any]:
     return {"work": [show(one) for one in scheduler().work_counts(chosen_project(call.query.project_id))]}
 
 
+def _flows(call: Call) -> dict[str, Any]:
+    return {"flows": [show(one) for one in scheduler().flows(chosen_project(call.query.project_id))]}
+
+
 def _usage(call: Call) -> dict[str, Any]:
     query, after = call.query, None
     if query.marker is not None:
@@ -354,6 +359,9 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=ProjectQuery,
               answer={"work": [WorkCount]}, handle=_work,
               summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
+    Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
+              answer={"flows": [Flow]}, handle=_flows,
+              summary="List the inputs of the project that are under way, with planned and measured rates."),
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,

@@ -26,6 +26,7 @@ from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
+from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
 
 
@@ -126,6 +127,10 @@ class Client(PoolApi):
         """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
         params = {"project_id": project_id}
         return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
+
+    def flows(self, project_id: str | None = None) -> list[Flow]:
+        """Return the inputs under way of a project ("all": of all), with planned and measured rates; None = own."""
+        return read_all(Flow, self._http.call("GET", "/v1/flows", params={"project_id": project_id}), "flows")
 
     def pool_events(self, limit: int | None = 100, **filters: Unpack[PoolEventFilters]) -> list[PoolEvent]:
         """Return the newest events of all objects of the project (those that `filters` fit), newest first."""

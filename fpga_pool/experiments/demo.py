@@ -6,11 +6,13 @@ the state of the pool before, with the same rules and policy.  Then `acts` shows
 
 import argparse
 import compileall
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,6 +180,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 compile_loops("batch", name)
         measured = [_measure(policy, files, output, console) for policy in policies]
         right = _show(measured, output, console, results=bool(arguments.files))
+        if arguments.files and console.is_terminal and sys.stdin.isatty():
+            _stay(measured[0], output, console)
         acts = [] if arguments.files or arguments.batch_only else _act(output, console)
         if arguments.json is not None:
             numbers = {"policies": [one.numbers() for one in measured], "acts": [asdict(act) for act in acts]}
@@ -202,6 +206,17 @@ def _show(measured: Sequence[Measured], output: Path, console: Console, *, resul
     right = sum(one.right for one in measured)
     console.print(f"{right} of {jobs} results are correct.", style="green" if right == jobs else "red")
     return right == jobs
+
+
+def _stay(measured: Measured, output: Path, console: Console) -> None:
+    """Start the pool of a batch again, on what it has stored, so that a person can look at it until Ctrl-C."""
+    with embedded_pool(output / measured.policy / "pool", POOL) as endpoint:
+        console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
+        page = f"{endpoint}/dashboard/#/schedule/batch/{measured.result.batch.uuid}"
+        console.print(f"    {page}", soft_wrap=True, highlight=False)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        console.print()
 
 
 def _act(output: Path, console: Console) -> list[Act]:
@@ -316,6 +331,11 @@ def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:
 # Showing -------------------------------------------------------------------------------------------------------
 
 
+def _unit(size_bytes: int) -> tuple[str, float]:
+    """Return the unit in which a size is shown, and its bytes."""
+    return ("MB", 1e6) if size_bytes >= 1e6 else ("kB", 1e3)
+
+
 class _Bars:
     """Bars of bytes sent and jobs complete, while the batch runs."""
 
@@ -334,7 +354,8 @@ class _Bars:
 
     def __call__(self, now: BatchProgress) -> None:
         done = now.states[JobState.COMPLETED] + now.states[JobState.RESULT_HELD]
-        sent = f"{now.sent_bytes / 1e6:.0f} of {now.input_bytes / 1e6:.0f} MB"
+        unit, unit_bytes = _unit(now.input_bytes)
+        sent = f"{now.sent_bytes / unit_bytes:.0f} of {now.input_bytes / unit_bytes:.0f} {unit}"
         self._progress.update(self._sent, completed=now.sent_bytes, total=now.input_bytes, shown=sent)
         running = now.states[JobState.RUNNING]
         self._progress.update(self._done, completed=done, shown=f"{done} of {now.jobs}, {running} running")
@@ -342,7 +363,8 @@ class _Bars:
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB: makespan in seconds"
+    unit, unit_bytes = _unit(input_bytes)
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / unit_bytes:.0f} {unit}: makespan in seconds"
     table = Table(title=title, caption="error: of the simulated makespan; ratio: of the measured makespan to the bound")
     table.add_column("policy")
     for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):
@@ -363,6 +385,7 @@ def _print_results(measured: Measured, console: Console) -> None:
         text = str(job.result) if job.job.function == "aes" else job.result.read_text(encoding="ascii").strip()
         console.print(f"{job.job.function} of {job.name}:", markup=False, highlight=False)
         console.print(f"    {text}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"    on {job.job.slot}", style="dim", highlight=False)
 
 
 def _print_slots(measured: Measured, console: Console) -> None:

@@ -184,6 +184,10 @@ AGENT_HEARTBEAT_AGE = _gauge(
     largest=True,
 )
 UNSENT_REPORTS = _gauge(_A, "agent_unsent_reports", "Reports in the journal that no scheduler has taken yet.")
+FLOWS = _gauge(_A, "agent_flows", "Inputs under way to this host, as it has measured them last.")
+FLOW_RATE = _gauge(
+    _A, "agent_flow_bits_per_second", "Rate of all inputs under way to this host, measured since the heartbeat before."
+)
 CONNECTIONS = _gauge(_A, "agent_connections", "Open connections of the data port.")
 RECEIVED = _counter(_A, "agent_received_bytes_total", "Bytes of inputs that the data port has received.", unit="bytes")
 SENT = _counter(_A, "agent_sent_bytes_total", "Bytes of results that the data port has sent.", unit="bytes")

@@ -34,6 +34,7 @@ from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineReq
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
+from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen
@@ -300,6 +301,10 @@ class SchedulerAPI(HardwareCalls):
     def work_counts(self, project_id: str | None) -> list[WorkCount]:
         """Return how much work of a project, or (None) of all, has not ended."""
         return self._call(list[WorkCount], "work_counts", project_id=project_id)
+
+    def flows(self, project_id: str | None) -> list[Flow]:
+        """Return the inputs of a project, or (None) of all, that are under way."""
+        return self._call(list[Flow], "flows", project_id=project_id)
 
     def benefits(self) -> dict[str, float]:
         """Return by slot what computes there now, in vCPU equivalents."""

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
-from fpga_pool.model.messages.agents import Action, Command
+from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
@@ -161,15 +161,27 @@ class Store:
                 return [], seen
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
-    def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
-        """Note the last heartbeats (start and number) of hosts that said nothing else."""
+    def note_alive(self, beats: Mapping[str, tuple[int, int, tuple[ObservedFlow, ...]]], now_s: float) -> None:
+        """Note the last heartbeats (start, number and flows) of hosts that said nothing else."""
         hosts = cast("Table", HostRow.__table__)
         same_start = (hosts.c.name == bindparam("host")) & (hosts.c.boot == bindparam("start"))
-        noted = update(hosts).where(same_start, hosts.c.beat < bindparam("number"))
-        noted = noted.values(beat=bindparam("number"), heard_at=now_s)
-        rows = [{"host": host, "start": boot, "number": beat} for host, (boot, beat) in sorted(beats.items())]
+        noted = update(hosts).where(same_start, hosts.c.beat <= bindparam("number"))
+        noted = noted.values(
+            beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=hosts.c.flows.type)
+        )
+        rows = [
+            {"host": host, "start": boot, "number": beat, "seen": flows}
+            for host, (boot, beat, flows) in sorted(beats.items())
+        ]
         with self._session() as session:
             session.connection().execute(noted, rows)
+
+    def flows(self) -> list[ObservedFlow]:
+        """Return what the hosts that live said last of the inputs that arrive there."""
+        hosts = cast("Table", HostRow.__table__)
+        asked = select(hosts.c.flows).where(hosts.c.alive, hosts.c.flows != ())
+        with translated(), self._single_reads.connect() as connection:
+            return [flow for (flows,) in connection.execute(asked) for flow in flows]
 
     # Shards ----------------------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, LeaseKind, Shard, Slot
+from fpga_pool.model.objects.progress import flow_of
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
@@ -191,7 +192,7 @@ class PoolBench:
         self.quotas = {}
         #: By project and function.
         self.used = []
-        self.flows = []
+        self.asked_flows = []
         #: Number of the newest change of a job that was asked for, and of each job's.
         self.generation, self.changed_in = 0, {}
         #: Plan each batch as soon as it comes, all jobs on the first host.
@@ -424,7 +425,7 @@ class PoolBench:
         wanted = JobState.WAITING_INPUT if request.purpose == "send" else JobState.RESULT_HELD
         if job.state is not wanted:
             raise Conflict(f"job {job.uuid} is {job.state}")
-        self.flows.append((request.purpose, request.job, request.source_address, request.source_port))
+        self.asked_flows.append((request.purpose, request.job, request.source_address, request.source_port))
         return self._ticket(job, request.purpose, source_of(request.source_address, request.source_port))
 
     def _ticket(self, job, purpose, source=""):
@@ -631,6 +632,12 @@ class PoolBench:
                 WorkCount(kind="job", state=str(state), count=n, oldest_at=min(job.created_at for job in jobs))
                 for state, n in Counter(job.state for job in jobs).items()
             ]
+
+    def flows(self, project_id):
+        with self._answering("flows"):
+            jobs = [job for batch in self.tx.batches() for job in self.tx.batch_jobs(batch.uuid)]
+            jobs = [job for job in jobs if project_id in (None, job.project_id)]
+            return [flow_of(job, 2.5e6, time.time()) for job in jobs if job.state is JobState.WAITING_INPUT]
 
     def functions(self):
         with self._answering("functions"):

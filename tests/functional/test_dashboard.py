@@ -149,6 +149,30 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
     assert pool.client.gang(created.json()["gang"]["uuid"]).gang.state is GangState.CANCELLED
 
 
+def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_path):
+    """At 20 Mbit/s the input takes 56 s: many heartbeats tell its rate, which a busy machine may make a lower one."""
+    options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 20}}
+    slow = JobSpec("wordcount", b"a word " * 20_000_000, requester="requester-1", name="slow")
+    with embedded_pool(tmp_path, options) as endpoint, Client(endpoint) as client:
+        batch = client.create([slow])
+        sender = threading.Thread(target=client.attach, args=(batch.uuid, [slow]), daemon=True)
+        sender.start()
+        with watched_page(browser, endpoint) as dashboard:
+            dashboard.open("egress")
+            flows = dashboard.page.get_by_role("region", name="Flows")
+            cells = flows.get_by_role("row").filter(has_text="slow").get_by_role("cell")
+            expect(cells.nth(4)).to_have_text("20.0 Mbit/s")
+            expect(cells.nth(5)).to_have_text(re.compile(r"^[\d.]+ [kM]bit/s$"))
+            caption = dashboard.page.locator("figure figcaption")
+            expect(caption).to_have_text(
+                re.compile(r"^requester-1: 20.0 Mbit/s of 20.0 Mbit/s, measured [\d.]+ [kM]bit/s$")
+            )
+        (flow,) = client.flows()
+        assert (flow.name, flow.planned_bps, flow.requester) == ("slow", 2e7, "requester-1")
+        client.cancel(batch.uuid)
+        sender.join(60)
+
+
 def test_the_project_can_be_chosen_where_nobody_authenticates(pool, dashboard):
     page = dashboard.page
     pool.end_batch()

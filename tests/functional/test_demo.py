@@ -1,16 +1,22 @@
 """The demonstration as a show: its acts on an embedded pool."""
 
+import hashlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from fpga_pool.client import Client
 
 README = Path(__file__).parents[2] / "README.md"
 
 
 #: One file is enough: what is computed over many is in another test.
 BEGIN = "import sys; from fpga_pool.experiments import acts, demo; demo.FILES = 1"
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 END = "sys.exit(demo.main(sys.argv[1:]))"
 
 
@@ -38,6 +44,35 @@ def test_acts_end_as_they_should_and_are_those_of_the_readme(tmp_path):
         for line in (act["name"], *(f"    {line}" for line in act["lines"])):
             assert f"{line}\n" in done.stdout, "a line does not fit 80 columns"
         assert f"\n    {act['name']}\n" in readme, "README.md shows other acts"
+
+
+def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_it_is_interrupted(tmp_path):
+    """As on a terminal, which it must be for the page to stay."""
+    file = tmp_path / "mine.txt"
+    file.write_text("four words of mine\n")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--policy", "ect", file]
+    terminal, end = os.openpty()
+    demo = subprocess.Popen([*command, "--output", tmp_path / "out"], stdin=end, stdout=end, stderr=end)
+    os.close(end)
+    try:
+        said, page = "", None
+        while page is None:
+            piece = os.read(terminal, 4096).decode(errors="replace")
+            assert piece, said
+            said = COLOURS.sub("", said + piece)
+            page = re.search(r"(http://\S+)/dashboard/#/schedule/batch/(\S+)\s", said.partition("Where")[2])
+        lines = [line.strip() for line in said.splitlines()]
+        assert lines[lines.index("wordcount of mine.txt:") + 1] == "4"
+        with Client(page[1]) as client:
+            (job,) = (job for job in client.jobs(page[2]) if job.function == "sha256")
+        assert lines[lines.index(digest) + 1] == f"on {job.slot}"
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+    finally:
+        demo.kill()
+        demo.wait()
+        os.close(terminal)
 
 
 def test_an_act_that_does_not_end_as_it_should_is_told_and_fails(tmp_path):

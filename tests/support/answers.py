@@ -17,12 +17,15 @@ from fpga_pool.model.messages.requests import GangDetail, Usage
 from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
+from fpga_pool.model.objects.progress import flow_of
 from fpga_pool.model.rest import show
 
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
 BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
 GANG = "6d7b1f0e-0000-4000-8000-000000000002"
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
+#: A tenth below the plan.
+MEASURED_BPS = 3.6e7
 #: When its batch was dispatched.
 NOW_S = 1_800_000_000.0
 
@@ -149,6 +152,9 @@ class FixedPool:
                         "at": datetime.fromtimestamp(self.now_s(), UTC).isoformat(),
                     }
                 )
+            case ["flows"]:
+                waiting = [job for job in self.jobs if job.state is JobState.WAITING_INPUT]
+                return encode({"flows": [show(flow_of(job, MEASURED_BPS, self.now_s())) for job in waiting]})
             case ["usage"]:
                 return encode({"usage": [show(row) for row in self.usage()], "links": []})
             case ["quotas"]:

@@ -14,6 +14,7 @@ from fpga_pool.cli.client.base import (
     Row,
     Table,
     Words,
+    add_projects,
 )
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import NotFound
@@ -112,6 +113,33 @@ def list_hosts(hosts: Sequence[Host]) -> Table:
         )
         for host in hosts
     ]
+
+
+class ListFlows(PoolLister):
+    """List the inputs under way, with the rate that is planned now and the one that was measured last."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        add_projects(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        columns = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
+        return columns, [
+            (
+                flow.name,
+                flow.function,
+                flow.requester,
+                flow.host,
+                flow.input_bytes,
+                Rate(flow.planned_bps),
+                Rate(flow.measured_bps),
+                flow.job,
+            )
+            for flow in self.client.flows(parsed_args.project_id)
+        ]
 
 
 class ListServices(PoolLister):

@@ -11,6 +11,7 @@ from fpga_pool.cli.arguments import positive_count, positive_seconds
 from fpga_pool.cli.sim.pool_report import PoolReport
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import policy_names, policy_with
+from fpga_pool.experiments.animation import animated_tiers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum length of lists in the report (default: %(default)s)",
     )
     parser.add_argument("--gantt", metavar="FILE", help="draw the activity of slots and processors (.svg or .png)")
+    parser.add_argument("--animation", metavar="FILE", help="show gangs on their tiers over time (.svg, for a browser)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
@@ -61,6 +63,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     simulation.run(arguments.until or simulation.scenario.pool.until_s)
     if picture is not None:
         _draw(simulation, picture)
+    if arguments.animation is not None:
+        Path(arguments.animation).write_text(_animated(simulation), encoding="utf-8")
     return PoolReport(simulation, arguments.explain, arguments.limit)
 
 
@@ -114,6 +118,16 @@ def _check_picture(path: Path) -> None:
         raise InvalidInput(f"--gantt {path}: expected a name that ends with {' or '.join(_PICTURES)}")
     if find_spec("matplotlib") is None:
         raise InvalidInput("--gantt: requires matplotlib: pip install 'fpga_pool[figures]'")
+
+
+def _animated(simulation: ScenarioRun) -> str:
+    """Return the tiers as an animation, until the last gang has ended; InvalidInput where there are none."""
+    spans = [span for span in simulation.recorder.spans(simulation.now_s) if span.what == "process"]
+    if not spans:
+        raise InvalidInput("--animation: no gang ran in this scenario")
+    processors = sorted({span.row.rpartition(" ")[0] for span in spans}, key=lambda name: (len(name), name))
+    title = f"{Path(simulation.scenario.path).name}: gangs on {len(processors)} processors"
+    return animated_tiers(spans, processors, max(span.end_s for span in spans), title)
 
 
 def _draw(simulation: ScenarioRun, path: Path) -> None:

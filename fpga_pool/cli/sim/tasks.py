@@ -4,6 +4,7 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fpga_pool.core.lattice.paper import Lattice, LatticeParams
 from fpga_pool.core.lattice.ranking import irregularity
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import Preparing, Searching, TaskPolicy
+from fpga_pool.experiments.animation import animated_tasks
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice import files
 from fpga_pool.sim.lattice.simulator import simulate
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_proof_arguments(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the schedule (.svg, .png); requires matplotlib")
+    parser.add_argument("--animation", metavar="FILE", help="show the schedule as time goes by (.svg, for a browser)")
     parser.add_argument(
         "--slice",
         type=_slice_s,
@@ -91,7 +94,11 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     planned_s = time.perf_counter()
     files.write_schedule(arguments.out, file.ids, schedule)
     if arguments.picture is not None:
-        _draw(arguments, file, schedule)
+        draw_schedule = import_module("fpga_pool.experiments.charts").draw_schedule
+        draw_schedule(problem, schedule, file.ids, _title(arguments, schedule), Path(arguments.picture))
+    if arguments.animation is not None:
+        animated = animated_tasks(problem, schedule, file.ids, _title(arguments, schedule))
+        Path(arguments.animation).write_text(animated, encoding="utf-8")
     workload = np.unique(np.array(file.workloads), return_inverse=True)[1]
     each = irregularity(problem.shape_seconds[schedule.shape], workload)
     return {
@@ -152,12 +159,9 @@ def _check_picture(name: str) -> None:
         raise InvalidInput("--picture: requires matplotlib: pip install 'fpga_pool[figures]'")
 
 
-def _draw(arguments: argparse.Namespace, file: files.TaskFile, schedule: TaskSchedule) -> None:
-    from fpga_pool.experiments.charts import draw_schedule
-
+def _title(arguments: argparse.Namespace, schedule: TaskSchedule) -> str:
     share = 100 * _share(schedule.bound_tight_s, schedule.wct_s)
-    title = f"{arguments.policy}: {schedule.wct_s:.6g} s, {share:.1f} % of the tight bound"
-    draw_schedule(file.problem, schedule, file.ids, title, Path(arguments.picture))
+    return f"{arguments.policy}: {schedule.wct_s:.6g} s, {share:.1f} % of the tight bound"
 
 
 def _share(bound_s: float, wct_s: float) -> float:

@@ -1,4 +1,7 @@
-"""`fpga-pool-sim figures PAPER`: figures as CSV and pictures, what the paper says beside what we found as tables."""
+"""`fpga-pool-sim figures PAPER`: figures as CSV and pictures, what the paper says beside what we found as tables.
+
+All of a run, of one paper or of all, is one page of HTML, too.
+"""
 
 import argparse
 import contextlib
@@ -20,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.experiments.figures.figure import Claim, Experiment, Figure, Sample, Samples, Settings, X
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Figure, Sample, Samples, Settings, X, half_width
 from fpga_pool.model.exceptions import InvalidInput
 
 FORMAT_VERSION = 1
@@ -63,6 +66,8 @@ def _curve(figure: Figure, panel: str, series: str) -> dict[str, Any]:
         "series": series,
         "x": list(places),
         "mean": [float(np.mean(of_seeds)) for of_seeds in values],
+        # Of the 95 % confidence interval; None: one seed has none.
+        "half_width": [half_width(np.array(of_seeds)) if len(of_seeds) > 1 else None for of_seeds in values],
         "least": [min(of_seeds) for of_seeds in values],
         "most": [max(of_seeds) for of_seeds in values],
     }
@@ -89,6 +94,12 @@ def write_table(result: Mapping[str, Any], path: Path) -> None:
 def show(result: Mapping[str, Any]) -> None:
     """Print the curves of each figure, and what the paper says of it beside what we found."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    for paper in result.get("papers", [result]):
+        _show_paper(paper, console)
+    console.print(result["report"], soft_wrap=True)
+
+
+def _show_paper(result: Mapping[str, Any], console: Console) -> None:
     for figure in result["figures"]:
         console.rule(f"Figure {figure['figure']}: {figure['title']} ({figure['where']})", align="left")
         for panel in dict.fromkeys(curve["panel"] for curve in figure["curves"]):
@@ -148,6 +159,7 @@ PAPERS: Mapping[str, str] = {
     "lattice": "lattice paper, figures 3 and 4",
     "learned": "learned placement paper, figures 3 to 13",
 }
+ALL = "all"
 #: Papers whose figures can be made of more than the full numbers.
 _MOST_SCALE: Mapping[str, int] = {"gangs": 100}
 #: The group of the policies that each paper compares.
@@ -162,8 +174,8 @@ _GROUPS: Mapping[str, str] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
-    papers = "; ".join(f"{name}: {what}" for name, what in PAPERS.items())
-    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=papers)
+    papers = "; ".join(f"{name}: {what}" for name, what in (*PAPERS.items(), (ALL, "all of them")))
+    parser.add_argument("paper", choices=(*PAPERS, ALL), metavar="PAPER", help=papers)
     parser.add_argument(
         "--figure", action="append", type=int, metavar="N", help="number of a figure; may be repeated (default: all)"
     )
@@ -196,10 +208,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Make the figures; return what `show` shows, which is written to a file, too."""
-    settings = _settings(arguments)
+    """Make the figures; return what `show` shows, which is written to files, too."""
+    from fpga_pool.experiments.figures.report import write_report
+
     if not arguments.no_pictures and find_spec("matplotlib") is None:
         raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or use --no-pictures")
+    if arguments.paper == ALL and (arguments.figure or arguments.also or arguments.trace):
+        raise InvalidInput("--figure, --also, --trace: are for the figures of one paper")
+    papers = [
+        argparse.Namespace(**vars(arguments) | {"paper": paper})
+        for paper in (PAPERS if arguments.paper == ALL else [arguments.paper])
+    ]
+    settings = [_settings(one) for one in papers]  # all of them before hours go by
+    results = [_run(*of_paper) for of_paper in zip(papers, settings, strict=True)]
+    report = arguments.out / "report.html"
+    write_report(results, PAPERS, report)
+    return {**(results[0] if len(results) == 1 else {"papers": results}), "report": str(report)}
+
+
+def _run(arguments: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """Make the figures of one paper."""
     experiments = _chosen(arguments.paper, arguments.figure, settings.trace)
     arguments.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.perf_counter()

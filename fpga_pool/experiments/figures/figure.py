@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import special
+
+from fpga_pool.core.types import Floats
+
+_CONFIDENCE = 0.95
 
 #: A place on the x axis: a number, or the name of a group of bars.
 X = float | str
@@ -22,6 +27,18 @@ class Panel:
     log_y: bool = False
     #: Where a linear y axis begins.
     least_y: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the paper's text says of one of its curves: its values lie in a range, over some of the x axis."""
+
+    panel: str
+    series: str
+    low: float
+    high: float
+    from_x: float | None = None
+    to_x: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +78,27 @@ class Samples:
         """Return the mean of the seeds."""
         return float(np.mean(list(self.values(panel, series, x).values())))
 
+    def half_width(self, panel: str, series: str, x: X) -> float:
+        """Return half the width of the confidence interval of the mean of the seeds."""
+        return half_width(np.array(list(self.values(panel, series, x).values())))
+
     def improvement_percent(self, panel: str, series: str, over: str, x: X) -> float:
         """Return how much shorter a curve is than another one, percent of the other (makespan paper, equation 7)."""
         return 100.0 * (1.0 - self.mean(panel, series, x) / self.mean(panel, over, x))
 
     def ratio(self, panel: str, series: str, over: str, x: X) -> float:
-        """Return the mean over the seeds of the ratio of two curves."""
+        """Return the mean of the ratio of two curves over the seeds where the other is not 0; NaN if there are none."""
         one, other = self.values(panel, series, x), self.values(panel, over, x)
-        return float(np.mean([one[seed] / other[seed] for seed in one if seed in other]))
+        ratios = [one[seed] / other[seed] for seed in one if other.get(seed)]
+        return float(np.mean(ratios)) if ratios else float("nan")
+
+
+def half_width(values: Floats) -> float:
+    """Return half the width of the 95 % confidence interval of the mean; not a number for less than two values."""
+    if len(values) < 2:
+        return float("nan")
+    deviation = float(values.std(ddof=1)) / len(values) ** 0.5
+    return deviation * float(special.stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +155,8 @@ class Experiment:
     cases: Callable[[Settings], Sequence[Any]]
     measure: Callable[[Any, int, Settings], Iterable[Sample]]
     claims: Callable[[Samples], Iterable[Claim]]
+    #: Values of the paper's curves, as far as its text gives them.
+    stated: tuple[Stated, ...] = ()
     #: Seconds of this machine were measured: other runs give other values.
     timed: bool = False
     #: It is made of a real trace, which the project does not have.

@@ -17,7 +17,7 @@ from fpga_pool.core.lattice.exact import Exact
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.policy import Searching, TaskPolicy
-from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, X
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, Stated, X
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.workloads import Wanted, generate
 
@@ -250,6 +250,13 @@ EXPERIMENT = Experiment(
     cases=cases,
     measure=measure,
     claims=claims,
+    stated=(
+        Stated("rtm-multi", RANKING, 99.7, 99.8),
+        Stated("rtm-multi", "heft", 97.5, 98.0),
+        Stated("f11-multi", RANKING, 95.0, 98.0, from_x=0.3),
+        Stated("f11-multi", "heft", 86.0, 88.0),
+        Stated("f11-multi", "fifo", 92.0, 93.5),
+    ),
 )
 
 
@@ -358,6 +365,15 @@ WORKLOADS_EXPERIMENT = Experiment(
     cases=workloads_cases,
     measure=workloads_measure,
     claims=workloads_claims,
+    stated=(
+        Stated("rtmw-single", "heft", 93.0, 93.0, from_x=25.0, to_x=35.0),
+        Stated("rtmw-single", RANKING, 85.0, 85.0, from_x=25.0, to_x=35.0),
+        Stated("rtmw-single", "fifo", 76.0, 76.0, from_x=25.0, to_x=35.0),
+        Stated("rtmw-multi", RANKING, 99.0, 99.0, from_x=NUMBERS[-1] - 5.0, to_x=NUMBERS[-1] + 5.0),
+        Stated("f11-multi", RANKING, 91.0, 98.0),
+        Stated("f11-multi", "heft", 90.0, 90.0),
+        Stated("f11-multi", "fifo", 93.0, 93.0, from_x=60.0),
+    ),
 )
 
 #: By number.

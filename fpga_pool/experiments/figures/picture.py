@@ -1,4 +1,4 @@
-"""Pictures of figures: one pair of axes per panel, means as curves, the spread of the seeds as a band."""
+"""Pictures of figures: one pair of axes per panel, means as curves, their confidence intervals as bands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ mpl.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
 
-from fpga_pool.experiments.figures.figure import Figure, Panel
+from fpga_pool.experiments.figures.figure import Figure, Panel, Stated, half_width
 
 #: The same curve has the same look in every figure; others follow in order.
 _LOOKS = {
@@ -74,6 +74,9 @@ def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
             _draw_bars(axes, figure, panel, name, colour, position, len(series))
         else:
             _draw_curve(axes, figure, panel, name, colour, marker)
+        for stated in figure.experiment.stated:
+            if (stated.panel, stated.series) == (panel.key, name):
+                _draw_stated(axes, stated, [float(x) for x in figure.samples.places(panel.key, name)], colour)
     if panel.log_y:
         axes.set_yscale("log")
     else:
@@ -89,12 +92,21 @@ def _draw_curve(axes: Any, figure: Figure, panel: Panel, name: str, colour: str,
     samples = figure.samples
     places = np.array([float(x) for x in samples.places(panel.key, name)])
     values = [np.array(list(samples.values(panel.key, name, x).values())) for x in samples.places(panel.key, name)]
-    means = [of_seeds.mean() for of_seeds in values]
+    means = np.array([of_seeds.mean() for of_seeds in values])
     style = "--" if name.startswith("bound") else "-"
     axes.plot(places, means, style, color=colour, marker=marker or None, markersize=4, linewidth=1.3, label=name)
+    # Of one seed there is no interval.
+    reach = np.nan_to_num([half_width(of_seeds) for of_seeds in values])
+    axes.fill_between(places, means - reach, means + reach, color=colour, alpha=0.12, linewidth=0)
+
+
+def _draw_stated(axes: Any, stated: Stated, places: Sequence[float], colour: str) -> None:
+    """Draw the range that the paper gives of a curve: hatched, in the colour of the curve."""
+    begin = min(places) if stated.from_x is None else stated.from_x
+    end = max(places) if stated.to_x is None else stated.to_x
     axes.fill_between(
-        places, [of_seeds.min() for of_seeds in values], [of_seeds.max() for of_seeds in values],
-        color=colour, alpha=0.12, linewidth=0,
+        [begin, end], stated.low, max(stated.high, stated.low + 0.4), facecolor="none", edgecolor=colour,
+        hatch="////", linewidth=0.8, label=f"{stated.series}, the paper's text",
     )  # fmt: skip
 
 
@@ -104,5 +116,7 @@ def _draw_bars(axes: Any, figure: Figure, panel: Panel, name: str, colour: str, 
     means = [samples.mean(panel.key, name, x) for x in places]
     width = 0.8 / count
     offset = (position - (count - 1) / 2) * width
-    axes.bar(np.arange(len(places)) + offset, means, width, color=colour, label=name)
+    reach = np.nan_to_num([samples.half_width(panel.key, name, x) for x in places])
+    middles = np.arange(len(places)) + offset
+    axes.bar(middles, means, width, yerr=reach, color=colour, ecolor="#333333", capsize=2, label=name)
     axes.set_xticks(range(len(places)), [str(x) for x in places], fontsize=8)

@@ -295,8 +295,8 @@ Report = (
 )
 
 
-#: Virtual machines that a host may report.
-MOST_SERVERS = 1000
+#: Virtual machines, and flows, that a host may report.
+MOST_SERVERS = MOST_FLOWS = 1000
 
 # Heartbeats ----------------------------------------------------------------------------------------------------
 
@@ -331,6 +331,14 @@ class ObservedJob(Message, frozen=True, kw_only=True):
     slot: Text
     #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
     moved_bytes: ByteCount | None = None
+
+
+class ObservedFlow(Message, frozen=True):
+    """How fast the input of a job arrived between two heartbeats."""
+
+    job: Id
+    attempt: Count
+    bps: Rate
 
 
 class ObservedServer(Message, frozen=True, kw_only=True):
@@ -376,3 +384,5 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     node: Text = ""
     #: None: not known yet, as before the hypervisor has answered.
     servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()
+    #: Of the inputs under way; these alone are no news for which a heartbeat is compared with the database.
+    flows: Annotated[tuple[ObservedFlow, ...], Meta(max_length=MOST_FLOWS)] = ()

@@ -4,14 +4,53 @@ A plan carries what had yet to move when it was made: all of an input at first, 
 transfer under way were changed.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.model.fields import Limit
+from fpga_pool.model.objects.pool import Job, RateSegment
 
 #: Smaller differences are not reported: clock differences, opening of a stream, data in flight.
 TOLERATED_S = 0.5
 #: Bytes move whole, and rates are no whole numbers.
 _ROUNDING_BYTES = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The input of a job on its way from its requester to a host."""
+
+    job: str
+    name: str
+    batch_uuid: str
+    project_id: str
+    function: str
+    requester: str
+    host: str
+    input_bytes: int
+    #: Rate of the plan at this moment; infinite where it has none.
+    planned_bps: Limit
+    #: Rate at which the input arrived between the last two heartbeats of the host.
+    measured_bps: Limit
+
+
+def flow_of(job: Job, measured_bps: float, now_s: float) -> Flow:
+    """Return the flow of a job whose input arrives at a rate."""
+    t_s = now_s - (job.dispatched_at or now_s)
+    planned_bps = next((piece.bps for piece in job.transfer if piece.begin_s <= t_s < piece.end_s), 0.0)
+    return Flow(
+        job=job.uuid,
+        name=job.name,
+        batch_uuid=job.batch_uuid,
+        project_id=job.project_id,
+        function=job.function,
+        requester=job.requester,
+        host=job.host,
+        input_bytes=job.input_bytes,
+        planned_bps=planned_bps if job.transfer else math.inf,
+        measured_bps=measured_bps,
+    )
 
 
 def planned_bytes(transfer: Sequence[RateSegment]) -> float:

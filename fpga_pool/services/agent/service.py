@@ -258,34 +258,32 @@ class AgentService:
 
     def heartbeat(self) -> Heartbeat:
         """Return the full observed state of this host, all of it at one moment."""
-        with self.jobs.changed:
-            return self._heartbeat()
-
-    def _heartbeat(self) -> Heartbeat:
         settings = self.settings
-        return Heartbeat(
-            host=settings.host,
-            agent_id=self.agent_id,
-            boot=self._boot,
-            beat=next(self._beats),
-            at=self._clock(),
-            egress_bps=settings.egress_bps,
-            ingress_bps=settings.ingress_bps,
-            data_address=settings.data_address,
-            data_port=self._port,
-            slots=self._machine.observed_slots(),
-            jobs=self.jobs.observed(),
-            processors=self.processes.observed_processors() if self.processes else (),
-            processes=self.processes.observed() if self.processes else (),
-            unreported=self._journal.unreported(),
-            data_tls=self._tls,
-            refused_streams=self._server.refused(),
-            refused_commands=sum(self.refusals.counts().values()),
-            availability_zone=settings.availability_zone,
-            node=settings.node,
-            egress_driver=settings.egress_driver,
-            servers=self.servers(),
-        )
+        with self.jobs.changed:
+            return Heartbeat(
+                host=settings.host,
+                agent_id=self.agent_id,
+                boot=self._boot,
+                beat=next(self._beats),
+                at=self._clock(),
+                egress_bps=settings.egress_bps,
+                ingress_bps=settings.ingress_bps,
+                data_address=settings.data_address,
+                data_port=self._port,
+                slots=self._machine.observed_slots(),
+                jobs=self.jobs.observed(),
+                processors=self.processes.observed_processors() if self.processes else (),
+                processes=self.processes.observed() if self.processes else (),
+                unreported=self._journal.unreported(),
+                data_tls=self._tls,
+                refused_streams=self._server.refused(),
+                refused_commands=sum(self.refusals.counts().values()),
+                availability_zone=settings.availability_zone,
+                node=settings.node,
+                egress_driver=settings.egress_driver,
+                servers=self.servers(),
+                flows=self.jobs.flows(),
+            )
 
     def _watch(self) -> bool:
         """Check the running jobs, at this interval while there are any."""

@@ -16,6 +16,7 @@ from fpga_pool.model.messages.agents import (
     AssignJob,
     Command,
     EvictJob,
+    ObservedFlow,
     ObservedJob,
     Outcome,
     ReleaseJob,
@@ -25,6 +26,7 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.announcements import Announcements
+from fpga_pool.services.agent.flow_meter import FlowMeter
 from fpga_pool.services.agent.instances.slots import HoldTable
 from fpga_pool.services.agent.job_files import JobFiles, place_file
 from fpga_pool.services.agent.journal import Journal
@@ -54,6 +56,7 @@ class AgentShell:
         self.changed = threading.Condition(self._lock)
         #: Streams that wait for commands.
         self.announcements = Announcements(machine.state.jobs)
+        self.meter = FlowMeter()
         #: Slots that are kept for instances, and take no jobs meanwhile.
         self.holds = HoldTable(machine.state, self._lock)
         self._waiters: dict[str, list[Future[End]]] = {}
@@ -118,6 +121,10 @@ class AgentShell:
         """Return all jobs held, and how far those inputs are that do not move as planned."""
         with self.changed:
             return self.machine.observed_jobs(self.files.received_bytes, self._clock())
+
+    def flows(self) -> tuple[ObservedFlow, ...]:
+        """Return how fast the inputs under way have come since this was called last."""
+        return self.meter.measure({(job.uuid, job.attempt) for job in self.all() if job.phase is Phase.WAITING})
 
     def end_of(self, uuid: str) -> "Future[End]":
         """Return a future of the job's end; resolved at once if it has ended."""

@@ -34,9 +34,10 @@ class Streams:
         self._current(grant)
         self._jobs.stream_seen(grant.job, grant.attempt, grant.source)
 
-    def progress(self, grant: TransferGrant, received_bytes: int) -> None:  # shared signature
-        """Stop the stream of a job that was withdrawn."""
+    def progress(self, grant: TransferGrant, received_bytes: int) -> None:
+        """Note what has come; stop the stream of a job that was withdrawn."""
         self._current(grant)
+        self._jobs.meter.received(grant.job, grant.attempt, received_bytes)
 
     def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
         """Queue the job for its slot."""

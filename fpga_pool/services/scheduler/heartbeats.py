@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
-from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.messages.agents import Heartbeat, ObservedFlow, Report
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
 from fpga_pool.model.rules.shared.sharding import ShardRule
@@ -36,6 +36,7 @@ class _Known:
     content: Heartbeat
     beat: int
     repeats: int = 0
+    has_flows: bool = False
 
 
 class HeartbeatIntake:
@@ -48,8 +49,8 @@ class HeartbeatIntake:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        #: Hosts whose life was not noted yet, and their last heartbeats.
-        self._alive: dict[str, tuple[int, int]] = {}
+        #: Hosts whose life, or flows, were not noted yet, and their last heartbeats.
+        self._alive: dict[str, tuple[int, int, tuple[ObservedFlow, ...]]] = {}
         self._shards: dict[str, str] = {}
         self._compared_s = 0.0
 
@@ -65,7 +66,7 @@ class HeartbeatIntake:
 
         LateMessage: a later one of the same agent was taken in before.
         """
-        content = changed(heard, beat=0, at=0.0)
+        content = changed(heard, beat=0, at=0.0, flows=())
         if self._says_nothing_new(heard, content):
             return []
         try:
@@ -78,7 +79,10 @@ class HeartbeatIntake:
             raise
         with self._lock:
             # Where something was reconciled the next one is compared in full as well.
-            self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0)
+            known = self._known.get(heard.host)
+            if heard.flows or (known is not None and known.has_flows):
+                self._alive[heard.host] = heard.boot, heard.beat, heard.flows
+            self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0, bool(heard.flows))
         return repairs
 
     def report(self, host: str, agent_id: str, numbered: list[tuple[int, Report]]) -> list[str]:
@@ -115,8 +119,8 @@ class HeartbeatIntake:
             if self._is_due(known.repeats + 1) or content != known.content or heard.unreported:
                 return False
             known.repeats += 1
-            known.beat = heard.beat
-            self._alive[heard.host] = heard.boot, heard.beat
+            known.beat, known.has_flows = heard.beat, bool(heard.flows)
+            self._alive[heard.host] = heard.boot, heard.beat, heard.flows
             return True
 
     def _is_due(self, repeats: int) -> bool:

@@ -24,7 +24,8 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
-from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
+from fpga_pool.model.objects.progress import Flow, flow_of
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen, require_seen
@@ -291,7 +292,7 @@ class EventRequests:
 
 
 class QuotaRequests:
-    """Answers tenants of their quota, usage and open work, and administrators of any, and of the pool's size."""
+    """Answers tenants of quota, usage, open work and flows, administrators of any of these and of the pool's size."""
 
     _service: SchedulerService
 
@@ -340,3 +341,16 @@ class QuotaRequests:
     @answers
     def work_counts(self, context: Context, project_id: str | None) -> list[WorkCount]:
         return work_counts(self._service.store, project_id)
+
+    @answers
+    def flows(self, context: Context, project_id: str | None) -> list[Flow]:
+        observed = {flow.job: flow for flow in self._service.store.flows()}
+        with self._service.store.looking() as tx:
+            jobs = tx.job_summaries(observed).values()
+        now_s = self._service.clock()
+        return [
+            flow_of(job, observed[job.uuid].bps, now_s)
+            for job in sorted(jobs, key=lambda job: (job.requester, job.host, job.uuid))
+            if job.state is JobState.WAITING_INPUT and job.attempt == observed[job.uuid].attempt
+            if project_id in (None, job.project_id)
+        ]

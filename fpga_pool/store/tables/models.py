@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Double, ForeignKey, Index, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.messages.agents import Action, ObservedFlow
 from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, LeaseState, RateSegment, SlotState
@@ -142,6 +142,8 @@ class HostRow(Versioned, Base):
     event_at: Mapped[float]
     #: Generation of the shard in which last changed what others plan by: not with every heartbeat.
     changed_in: Mapped[int]
+    #: As the last heartbeat said; noted with the host's life, never by a transaction of its own.
+    flows: Mapped[tuple[ObservedFlow, ...]] = mapped_column(Records(ObservedFlow, "job", "attempt", "bps"), default=())
 
 
 class SlotRow(Versioned, Base):

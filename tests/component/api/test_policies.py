@@ -47,6 +47,7 @@ ALLOWED = {
     "list_services": INSPECT,
     "show_pool": INSPECT,
     "count_work": OWN,
+    "list_flows": OWN,
     "list_hosts": CATALOGUE,
     "show_host": CATALOGUE,
     "list_functions": CATALOGUE,

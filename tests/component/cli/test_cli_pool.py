@@ -1,11 +1,14 @@
 import errno
 import os
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from fpga_pool.client import Client
 from fpga_pool.client.session import SERVICE_TYPE
+from fpga_pool.model.messages.work import JobRequest
+from fpga_pool.model.objects.pool import RateSegment
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 LONG_NAME = "compute-rack12-007"
@@ -117,6 +120,19 @@ def test_host_list(run):
     row = run("host", "list", "-f", "json").json[0]
     assert (row["egress_bps"], row["ingress_bps"], row["data_port"]) == (1e9, None, 9)
     assert "unlimited" in run("host", "list").out
+
+
+def test_inputs_under_way_are_listed_with_planned_and_measured_rates(run, pool, client):
+    job = {"function": "sha256", "requester": "node-2", "input_bytes": 1000, "name": "a.bin"}
+    created = JobRequest(**job, uuid=str(uuid.uuid4()))
+    client.create_batch([created])
+    assert [row["planned_bps"] for row in run("flow", "list", "-f", "json").json] == [None]
+    pool.retime(created.uuid, (RateSegment(0.0, 1e6, 8e6),))
+    (row,) = run("flow", "list", "--all-projects", "-f", "json").json
+    assert (row["name"], row["requester"], row["host"]) == ("a.bin", "node-2", "node-1")
+    assert (row["planned_bps"], row["measured_bps"]) == (8e6, 2.5e6)
+    assert run("flow", "list", "--project-id", "another", "-f", "json").json == []
+    assert "| 8 Mbit/s    | 2.5 Mbit/s   |" in run("flow", "list").out
 
 
 def test_function_list(run):

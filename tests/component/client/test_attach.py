@@ -101,11 +101,11 @@ def test_attach_sends_the_inputs_that_are_missing(client, other, responder, pool
 def test_attach_keeps_results_that_a_killed_client_has_left(client, other, responder, pool, tmp_path):
     first = client.run("sha256", [b"1", b"2"], requester="node-1", output_dir=tmp_path, settings=QUICK)
     before = {outcome.result: outcome.result.stat().st_ino for outcome in first.jobs}
-    fetched = len(pool.flows)
+    fetched = len(pool.asked_flows)
     again = other.attach(first.batch.uuid, output_dir=tmp_path, settings=QUICK)
     assert again.ok
     assert {outcome.result: outcome.result.stat().st_ino for outcome in again.jobs} == before
-    assert len(pool.flows) == fetched
+    assert len(pool.asked_flows) == fetched
 
 
 def test_results_whose_receipt_was_lost_are_released_when_the_client_says_so_again(
@@ -130,7 +130,7 @@ def test_results_that_a_killed_client_has_left_are_released_by_the_next_one(clie
     assert [job.state for job in pool.first_jobs()] == [JobState.RESULT_HELD]
     assert other.fetch(batch.uuid, tmp_path, settings=QUICK).ok
     assert [job.state for job in pool.first_jobs()] == [JobState.COMPLETED]
-    assert [flow[0] for flow in pool.flows] == ["send"]
+    assert [flow[0] for flow in pool.asked_flows] == ["send"]
 
 
 def test_results_that_went_elsewhere_are_named_as_missing(client, other, responder, tmp_path):

@@ -90,15 +90,15 @@ def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool, 
     _, outcome = start([b"one", b"two"])
     outcome.result(WAIT_S)
     # Tickets for small inputs come with the batch: nothing of a lane is to be limited.
-    assert [flow[0] for flow in pool.flows] == ([] if small_bytes else ["send", "send"])
-    assert len({flow[3] for flow in pool.flows}) == (0 if small_bytes else 2)
+    assert [flow[0] for flow in pool.asked_flows] == ([] if small_bytes else ["send", "send"])
+    assert len({flow[3] for flow in pool.asked_flows}) == (0 if small_bytes else 2)
 
 
 def test_a_ticket_that_came_with_the_batch_long_ago_is_asked_for_again(start, responder, pool, monkeypatch):
     monkeypatch.setattr(stream, "_KEPT_S", 0.0)
     _, outcome = start([b"one"])
     assert texts(outcome.result(WAIT_S)) == [digest(b"one")]
-    assert [flow[0] for flow in pool.flows] == ["send"]
+    assert [flow[0] for flow in pool.asked_flows] == ["send"]
 
 
 def test_progress_ends_with_everything_sent_and_here(client, responder, tmp_path):
@@ -141,7 +141,7 @@ def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, 
     in_state(JobState.STAGED, 3)
     responder.compute()
     assert texts(outcome.result(WAIT_S)) == [digest(b"0"), digest(b"1"), digest(b"2")]
-    assert "fetch" in [flow[0] for flow in pool.flows]
+    assert "fetch" in [flow[0] for flow in pool.asked_flows]
 
 
 @pytest.mark.parametrize("input_bytes", [100_000, 50_000])
@@ -166,14 +166,14 @@ def test_stream_under_way_follows_a_new_plan_from_that_ones_beginning(start, res
     runner, outcome = start([data])
     in_state(JobState.PENDING)
     pool.plan(runner.batch_uuid, transfer=(RateSegment(0.0, 600.0, 0.0),))
-    eventually(lambda: pool.flows)
+    eventually(lambda: pool.asked_flows)
     time.sleep(0.2)
     assert pool.first_jobs()[0].state is JobState.WAITING_INPUT
     pool.retime(pool.first_jobs()[0].uuid, (RateSegment(0.3, 1.0, 800e6),))
     assert texts(outcome.result(WAIT_S)) == [digest(data)]
     stored = pool.first_jobs()[0]
     assert stored.staged_at - stored.dispatched_at >= 0.3
-    assert len(pool.flows) == stored.attempt == 1
+    assert len(pool.asked_flows) == stored.attempt == 1
 
 
 def test_stream_is_not_opened_long_before_its_time(start, responder, pool, in_state):
@@ -182,7 +182,7 @@ def test_stream_is_not_opened_long_before_its_time(start, responder, pool, in_st
     in_state(JobState.PENDING)
     pool.plan(runner.batch_uuid, transfer=(RateSegment(600.0, 601.0, 8e6),))
     time.sleep(0.2)
-    assert pool.flows == []
+    assert pool.asked_flows == []
     pool.displace(pool.first_jobs()[0].uuid)
     pool.plan(runner.batch_uuid)
     assert texts(outcome.result(WAIT_S)) == [digest(b"x")]

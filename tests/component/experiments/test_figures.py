@@ -1,10 +1,13 @@
 import csv
+import html
 import json
+import re
 
 import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
+from fpga_pool.experiments.figures import command
 from fpga_pool.experiments.figures.command import PAPERS
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 from fpga_pool.experiments.figures.makespan import EXPERIMENTS
@@ -83,6 +86,7 @@ def test_no_policy_is_below_the_bound_of_its_panel(tmp_path):
         (["makespan", "--points", "1"], "--points: expected 2 or more, got 1"),
         (["makespan", "--scale", "2"], "--scale: expected more than 0 and at most 1, got 2"),
         (["makespan", "--scale", "nan"], "--scale: expected more than 0 and at most 1, got nan"),
+        (["all", "--figure", "3"], "--figure, --also, --trace: are for the figures of one paper"),
         (["makespan", "--also", "nobody"], "policy 'nobody': no such batch policy"),
     ],
 )
@@ -110,3 +114,45 @@ def test_improvement_is_equation_7_of_the_means():
     samples = Samples(Sample("p", 1.0, series, seed, value) for series, seed, value in rows)
     assert samples.improvement_percent("p", "a", "b", 1.0) == pytest.approx(25.0)
     assert samples.ratio("p", "a", "b", 1.0) == pytest.approx((2 / 3 + 4 / 5) / 2)
+
+
+#: Of each paper a figure that is made in a moment.
+QUICK = {"makespan": 7, "benefit": 4, "gangs": 6, "lattice": 5, "learned": 4}
+
+
+@pytest.mark.long
+def test_one_command_makes_one_page_of_all_papers(tmp_path, monkeypatch, capsys):
+    """Only what takes hours is left out: of each paper one figure is made.  The page asks nobody else."""
+    chosen = command._chosen
+    monkeypatch.setattr(command, "_chosen", lambda paper, _, trace: chosen(paper, [QUICK[paper]], trace))
+    assert main(["figures", "all", "--points", "2", "--scale", "0.05", "--seeds", "0-1", "--out", str(tmp_path)]) == OK
+    page = (tmp_path / "report.html").read_text()
+    for paper, number in QUICK.items():
+        assert f'<section id="{paper}">' in page
+        made = json.loads((tmp_path / f"{paper}.json").read_text())["figures"]
+        assert [figure["figure"] for figure in made] == [number]
+        assert f"Figure {number}: {html.escape(made[0]['title'])}" in page
+    assert page.count("data:image/svg+xml;base64,") == len(QUICK)
+    assert page.count('class="play"') == 2
+    assert " ± " in page
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*', page) == []
+    assert str(tmp_path / "report.html") in capsys.readouterr().out
+
+
+def test_the_interval_of_a_mean_is_students():
+    """Of 1, 2 and 3 the deviation is 1, and 4.3027 is the quantile for two degrees of freedom: 4.3027 / sqrt(3)."""
+    samples = Samples(Sample("p", 1.0, "a", seed, seed + 1.0) for seed in range(3))
+    assert samples.half_width("p", "a", 1.0) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
+    assert np.isnan(Samples([Sample("p", 1.0, "a", 0, 5.0)]).half_width("p", "a", 1.0))
+
+
+def test_a_picture_has_intervals_and_what_the_text_of_the_paper_says(tmp_path):
+    pytest.importorskip("matplotlib")
+    options = ["--points", "2", "--scale", "0.05", "--seeds", "0,1", "--out", str(tmp_path)]
+    assert main(["figures", "lattice", "--figure", "3", *options]) == OK
+    drawn = (tmp_path / "lattice-3.svg").read_text()
+    for name in ("lattice", "heft", "fifo"):
+        assert f"<!-- {name}, the paper's text -->" in drawn
+    curves = json.loads((tmp_path / "lattice.json").read_text())["figures"][0]["curves"]
+    assert all(len(curve["half_width"]) == len(curve["x"]) for curve in curves)
+    assert max(reach for curve in curves for reach in curve["half_width"]) > 0

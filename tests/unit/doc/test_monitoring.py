@@ -63,6 +63,7 @@ def test_every_metric_is_shown_by_the_dashboard():
     # Details for a closer look, and what an alert is for.
     assert missing == {
         "fpga_pool_agent_connections",
+        "fpga_pool_agent_flows",
         "fpga_pool_agent_jobs",
         "fpga_pool_agent_slots",
         "fpga_pool_agent_streams_total",

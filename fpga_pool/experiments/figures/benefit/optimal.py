@@ -144,7 +144,7 @@ def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
             )
             for asked in (False, True)
         )
-        if best.most_vcpus <= 0 or (case.length == SHORT and best.gap > GAP):
+        if min(best.most_vcpus, asked.most_vcpus) <= 0 or (case.length == SHORT and best.gap > GAP):
             continue  # nothing can be gained, or it is not known what
         for name in names:
             shares[name].append(100 * benefit_vcpus(pool, jobs, name) / best.most_vcpus)

@@ -156,7 +156,7 @@ def random_measure(case: RandomCase, seed: int, settings: Settings) -> Iterator[
         jobs = runs.trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
         names = runs.curves((runs.BASELINE, runs.KEEPING, runs.REPLACING), settings)
         found = {sample.series: sample.value for sample in runs.benefits("", 0.0, names, drawn, jobs, seed)}
-        for name in names:
+        for name in names if found[runs.BOUND] else ():  # in a short trace perhaps nothing arrives
             shares.setdefault(name, []).append(100 * found[name] / found[runs.BOUND])
     for name, values in shares.items():
         yield Sample(_random_panel(case.load_s), case.alpha, name, seed, float(np.mean(values)))

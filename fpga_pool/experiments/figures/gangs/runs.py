@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from scipy import special
 
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.core.types import Floats
-from fpga_pool.experiments.figures.figure import Claim, Samples, Settings
+from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, half_width
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf
@@ -106,7 +105,6 @@ def _read(path: Path | None) -> tuple[Trace, int]:
 
 RESPONSE, SLOWDOWN = "response", "slowdown"
 NAMES = {RESPONSE: "mean response time", SLOWDOWN: "mean bounded slowdown"}
-_CONFIDENCE = 0.95
 
 
 def improvements(samples: Samples, panel: str, series: str, over: str = EASY) -> Floats:
@@ -130,14 +128,6 @@ def most(samples: Samples, panel: str, series: str, over: str = EASY) -> float:
         one, other = samples.values(panel, series, x), samples.values(panel, over, x)
         found.append(float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one])))
     return max(found)
-
-
-def half_width(values: Floats) -> float:
-    """Return half the width of the 95 % confidence interval of the mean; not a number for less than two values."""
-    if len(values) < 2:
-        return float("nan")
-    deviation = float(values.std(ddof=1)) / len(values) ** 0.5
-    return deviation * float(special.stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
 
 
 def over_easy(samples: Samples, panel: str, where: str, paper: str, why: str = "") -> Claim:

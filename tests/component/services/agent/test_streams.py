@@ -6,6 +6,8 @@ import pytest
 
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.model.messages.agents import ObservedFlow
+from fpga_pool.services.agent.flow_meter import FlowMeter
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.transfer.handler import SmallInput
 from fpga_pool.transfer.tokens import TransferGrant
@@ -143,3 +145,40 @@ def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(str
 def test_a_small_input_of_no_known_job_is_refused(streams):
     (refused,) = streams.stage_small([SmallInput(GRANT, b"x")])
     assert refused.reason == "unknown_job"
+
+
+def test_a_flow_has_the_rate_of_what_came_since_the_heartbeat_before(streams, jobs, commands):
+    """1,000 bytes in 0.5 s are 16 kbit/s, and 3,000 in 2 s are 12; 10 bytes of 0.01 s say nothing; it stalls."""
+    now = [0.0]
+    jobs.meter = FlowMeter(lambda: now[0])
+    jobs.order(commands.assign("j"))
+
+    def measured(at_s, received_bytes):
+        now[0] = at_s
+        streams.progress(GRANT, received_bytes)
+        return jobs.flows()
+
+    assert measured(10.0, 500) == ()
+    assert measured(10.5, 1500) == (ObservedFlow("j", 1, 16_000.0),)
+    assert measured(12.5, 4500) == (ObservedFlow("j", 1, 12_000.0),) == jobs.meter.rates()
+    assert measured(12.51, 4510) == (ObservedFlow("j", 1, 12_000.0),)
+    now[0] = 14.5
+    assert jobs.flows() == (ObservedFlow("j", 1, 40.0),)
+    now[0] = 16.5
+    assert jobs.flows() == (ObservedFlow("j", 1, 0.0),)
+
+
+def test_an_input_that_begins_again_is_measured_from_there_and_forgotten_when_it_is_complete(streams, jobs, commands):
+    """The first 100 bytes of the second stream came before the time that is measured: 400 in 1 s are 3.2 kbit/s."""
+    now = [0.0]
+    jobs.meter = FlowMeter(lambda: now[0])
+    jobs.order(commands.assign("j"))
+    streams.progress(GRANT, 5000)
+    now[0] = 1.0
+    streams.progress(GRANT, 100)
+    now[0] = 2.0
+    streams.progress(GRANT, 500)
+    assert jobs.flows() == (ObservedFlow("j", 1, 3200.0),)
+    jobs.files.input_path("j").write_bytes(b"x" * 20)
+    streams.staged(GRANT, "0" * 64, 20)
+    assert jobs.flows() == jobs.meter.rates() == ()

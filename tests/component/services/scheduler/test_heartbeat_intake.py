@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
-from fpga_pool.model.messages.agents import JobStarted
+from fpga_pool.model.messages.agents import JobStarted, ObservedFlow
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
 from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
@@ -117,3 +117,42 @@ def test_a_report_is_applied_once_however_often_it_comes(running, agent):
         "1 applied before",
         "JobStarted: no job nobody",
     ]
+
+
+def test_rates_of_flows_are_noted_with_the_hosts_life_and_listed_for_their_project(running, agent, until):
+    """Each heartbeat says another rate: no shard changes.  The attempt of the second is over; the last has none."""
+    batch = running.create(agent, "sha256", "sha256")
+    until(lambda: len(agent.held) == 2)
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    running.service.ownership.pause()
+    first, second = running.api.batch_jobs("p", batch.uuid, [], None, 0.0).jobs
+    before = generation(running)
+
+    def heard(*flows):
+        running.api.heartbeat(changed(agent.heartbeat(running.clock()), flows=flows))
+
+    def rates(project):
+        return {flow.job: flow.measured_bps for flow in running.api.flows(project)}
+
+    heard(*(ObservedFlow(job.uuid, job.attempt, 1e6) for job in (first, second)))
+    until(lambda: rates("p") == {first.uuid: 1e6, second.uuid: 1e6})
+    heard(ObservedFlow(first.uuid, first.attempt, 3e6), ObservedFlow(second.uuid, second.attempt + 1, 9e6))
+    until(lambda: rates("p") == {first.uuid: 3e6})
+    assert (rates(None), rates("q")) == ({first.uuid: 3e6}, {})
+    (flow,) = running.api.flows("p")
+    assert (flow.batch_uuid, flow.requester, flow.host) == (batch.uuid, first.requester, first.host)
+    heard()
+    until(lambda: rates("p") == {})
+    assert generation(running) == before
+
+
+def test_rates_in_a_heartbeat_that_says_more_are_noted_too_and_forgotten_with_the_next(running, agent, until):
+    batch = running.create(agent, "sha256")
+    until(lambda: len(agent.held) == 1)
+    (job,) = running.api.batch_jobs("p", batch.uuid, [], None, 0.0).jobs
+    running.service.ownership.pause()
+    flows = (ObservedFlow(job.uuid, job.attempt, 2e6),)
+    running.api.heartbeat(changed(agent.heartbeat(running.clock()), flows=flows, refused_streams=1))
+    until(lambda: [flow.measured_bps for flow in running.api.flows("p")] == [2e6])
+    running.api.heartbeat(changed(agent.heartbeat(running.clock()), refused_streams=2))
+    until(lambda: running.api.flows("p") == [])

@@ -1,15 +1,23 @@
-/** Egress of requesters: the rates that are planned for their flows, stacked, with the limit of the host. */
+/**
+ * Egress of requesters: the rates that are planned for their flows, stacked, with the limit of the host; and the rates
+ * that the responders have measured.
+ */
 
+import { get } from "./api.js";
 import { Axis } from "./axis.js";
 import { functionColours } from "./colours.js";
 import { h, markButton, panel, reconcile, s, scrollingTable, setText } from "./dom.js";
 import { byName, bytes, count, jobName, rate, seconds } from "./format.js";
+import { Poll } from "./poll.js";
 import { isEnded } from "./pool.js";
 
-const COLUMNS = ["Job", "Function", "From", "To", "Input", "Rate now", "State"];
+const COLUMNS = ["Job", "Function", "From", "To", "Input", "Planned now", "Measured"];
 
 /** A frame may take so long to draw; the other requesters are drawn in the next ones. */
 const FRAME_MS = 12;
+/** How often the measured rates are asked for: with each heartbeat there are others. */
+const MEASURED_MS = 1000;
+const SHOWN = 200;
 /** The limit is drawn where it is at most so many times what is sent. */
 const MOST_ROOM = 8;
 /** An axis that is too short gets longer by this factor. */
@@ -21,19 +29,40 @@ const TOP = 14;
 export class EgressView {
   parts = new Set(["work", "hosts", "all"]);
   #isOpen = false;
+  #flows = [];
+  /** By uuid of the job: bits per second. */
+  #measured = new Map();
+  #poll;
 
-  constructor(pool, open) {
+  constructor(pool, open, report) {
+    this.#poll = new Poll(() => this.#measure(), MEASURED_MS, report);
     this.pool = pool;
     this.open = open;
     this.charts = h("div", { class: "charts" });
     this.body = h("tbody");
+    this.idle = h("p", { class: "empty" }, "No input is under way.");
     this.empty = h("p", { class: "empty" }, "No batch with planned rates yet.");
     this.element = h(
       "div",
       { class: "view" },
-      panel("egress", "Planned egress of requesters", this.charts, this.empty),
-      panel("flows", "Flows now", scrollingTable("Flows", COLUMNS, this.body)),
+      panel("egress", "Egress of requesters", this.charts, this.empty),
+      panel("flows", "Flows now", scrollingTable("Flows", COLUMNS, this.body), this.idle),
     );
+  }
+
+  enter() {
+    this.#poll.start();
+  }
+
+  leave() {
+    this.#poll.stop();
+  }
+
+  async #measure() {
+    const { flows } = await get("/v1/flows");
+    this.#measured = new Map(flows.map((flow) => [flow.job, flow.measured_bps]));
+    this.move();
+    this.#showFlows();
   }
 
   update() {
@@ -64,18 +93,27 @@ export class EgressView {
     const drawn = [...this.charts.children].map((figure) => this.#showPlan(figure, zero, last, end));
     if (drawn.includes(false)) requestAnimationFrame(() => this.update());
     this.move();
-    const sending = flows
-      .filter((flow) => rateAt(flow, now) > 0 && flow.job.state === "WAITING_INPUT")
+    this.#flows = flows;
+    this.#showFlows();
+  }
+
+  /** Show the flows under way with their rates. */
+  #showFlows() {
+    const now = this.pool.now();
+    const sending = this.#flows
+      .filter((flow) => flow.job.state === "WAITING_INPUT")
+      .filter((flow) => rateAt(flow, now) > 0 || this.#measured.has(flow.job.uuid))
       .sort((a, b) => a.job.index - b.job.index);
+    this.idle.hidden = sending.length > 0;
     reconcile(
       this.body,
-      sending.slice(0, 200),
+      sending.slice(0, SHOWN),
       ({ job }) => job.uuid,
       ({ job }) => this.#makeRow(job),
       (row, { job, begin }) => {
         setText(row.children[3], job.host);
         setText(row.children[5], rate(rateAt({ job, begin }, now)));
-        setText(row.children[6], job.state.replaceAll("_", " ").toLowerCase());
+        setText(row.children[6], this.#measured.has(job.uuid) ? rate(this.#measured.get(job.uuid)) : "–");
       },
     );
   }
@@ -86,7 +124,10 @@ export class EgressView {
     for (const figure of this.charts.children) {
       if (!figure.chart) continue;
       const total = figure.flows.reduce((sum, flow) => sum + rateAt(flow, now), 0);
-      setText(figure.firstChild, `${figure.getAttribute("data-host")}: ${rate(total)} of ${rate(figure.limit)}`);
+      const rates = figure.flows.map(({ job }) => this.#measured.get(job.uuid)).filter((bps) => bps !== undefined);
+      const measured = rates.length ? `, measured ${rate(rates.reduce((sum, bps) => sum + bps))}` : "";
+      const planned = `${rate(total)} of ${rate(figure.limit)}`;
+      setText(figure.firstChild, `${figure.getAttribute("data-host")}: ${planned}${measured}`);
       const { svg, axis, bottom, zero } = figure.chart;
       svg.querySelector(".mark.now")?.remove();
       const line = axis.mark(this.#isOpen ? now - zero : null, "now", "now", 2, bottom);

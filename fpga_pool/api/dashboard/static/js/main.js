@@ -38,7 +38,7 @@ const views = {
   pool: new PoolView(pool, open),
   queue: new QueueView(pool, open),
   schedule: new ScheduleView(pool, open, choose),
-  egress: new EgressView(pool, open),
+  egress: new EgressView(pool, open, report),
   tiers: new TiersView(pool, open),
   usage: new UsageView(pool, open, report),
 };
