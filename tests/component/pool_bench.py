@@ -48,7 +48,7 @@ from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, LeaseKind, Shard, Slot
 from fpga_pool.model.objects.progress import flow_of
-from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
 from fpga_pool.model.rules.batch import admission, holding
@@ -523,7 +523,7 @@ class PoolBench:
             batches = [one for one in self.tx.batches() if one.project_id == project_id and one.ended_at is None]
             used = dict.fromkeys(set(Resource) - {Resource.REQUESTS_PER_S}, 0)
             used[Resource.JOBS] = sum(batch.jobs for batch in batches)
-            return quota_of(project_id, self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS, used)
+            return quota_of(project_id, ProjectLimits(self.quotas.get(project_id, QuotaLimits()), DEFAULT_LIMITS), used)
 
     def usage(self, page):
         with self._answering("usage"):

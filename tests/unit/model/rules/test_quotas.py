@@ -10,7 +10,7 @@ from fpga_pool.model.messages.work import (
     SubtaskRequest,
     TaskRequest,
 )
-from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import TaskShape
 from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota, quota_of
 
@@ -42,7 +42,9 @@ def test_every_resource_that_is_exceeded_is_named_with_limit_use_and_request():
 
 
 def test_a_limit_of_its_own_goes_before_the_default_also_where_it_is_zero():
-    found = quota_of("p", QuotaLimits(jobs=0), QuotaLimits(jobs=5, task_slots=6), NOTHING | {Resource.TASK_SLOTS: 2})
+    found = quota_of(
+        "p", ProjectLimits(QuotaLimits(jobs=0), QuotaLimits(jobs=5, task_slots=6)), NOTHING | {Resource.TASK_SLOTS: 2}
+    )
     assert [(one.resource, one.limit, one.default, one.used) for one in found.resources] == [
         ("jobs", 0, False, 0),
         ("input_bytes", UNLIMITED, True, 0),
