@@ -43,7 +43,7 @@ class Door:
             return
         except OSError:
             piece = b""
-        if not piece:
+        if not piece or self._is_left():
             self._port.counters["disconnected"] += 1
             self.close()
             return
@@ -64,6 +64,15 @@ class Door:
                 return
         self._end()
         self._admit(bytes(self._said))
+
+    def _is_left(self) -> bool:
+        """Return whether the client has hung up: then nothing that it said is verified."""
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _refuse_silence(self) -> None:
         self._refuse(no_hello(self._port.limits.hello_timeout_s))

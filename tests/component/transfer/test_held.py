@@ -2,6 +2,7 @@
 
 import io
 import socket
+import threading
 
 import pytest
 
@@ -120,6 +121,19 @@ def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(
     bench.send(io.BytesIO(b"data"), 4)
     bench.server.stop()
     assert raw.is_closed_by_server()  # the next thing that it hears, so nothing came before
+
+
+def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
+    monkeypatch.setattr(tokens, "verify", lambda *_: pytest.fail("a token was verified"))
+    busy, goes_on = threading.Event(), threading.Event()
+    bench.server._serving.get_loop().call_soon_threadsafe(lambda: busy.set() or goes_on.wait(60))
+    assert busy.wait(60)
+    raw = bench.raw()
+    raw.say(BAD_HELLO)
+    raw.close()  # before the port has time for it
+    goes_on.set()
+    bench.wait_counted("disconnected")
+    assert bench.count("internal_error") == bench.count("bad_signature") == 0
 
 
 @pytest.mark.parametrize("purpose", ["send", "fetch"])
