@@ -5,6 +5,7 @@ answers calls may write to any queue of known name, through the default exchange
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpga_pool.rpc.roles import Role
@@ -30,12 +31,20 @@ class Permissions:
     topic_read: str
 
 
-def permissions(role: Role, host: str = "") -> Permissions:
-    """Return what a process of a role needs; an agent's are those of its host."""
+def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permissions:
+    """Return what a process of a role needs; an agent's are those of its host.
+
+    A scheduler can send notifications of these topics, whose queues it declares and binds, but not read them.
+    """
     if role is Role.SCHEDULER:
-        own = rf"{_SCHEDULER}(\..+|_fanout.*)?"
+        told = [rf"{re.escape(topic)}\.[a-z]+" for topic in topics]
         schedulers, servers = rf"{_SCHEDULER}(\..+)?", rf"({_SCHEDULER}|{_AGENT})(\..+)?"
-        return _of_server(own, topic_write=_any(servers), topic_read=_any(schedulers))
+        return _of_server(
+            rf"{_SCHEDULER}(\..+|_fanout.*)?",
+            told=told,
+            topic_write=_any(servers, *told),
+            topic_read=_any(schedulers, *told),
+        )
     if role is Role.AGENT:
         name = re.escape(host)
         own = rf"{_AGENT}(\.{name}|_fanout.*)?"
@@ -49,10 +58,10 @@ def permissions(role: Role, host: str = "") -> Permissions:
     )
 
 
-def _of_server(own: str, *, topic_write: str, topic_read: str) -> Permissions:
+def _of_server(own: str, *, topic_write: str, topic_read: str, told: Sequence[str] = ()) -> Permissions:
     return Permissions(
-        configure=_any(_EXCHANGE, own, _ANSWERS),
-        write=_any(_EXCHANGE, own, _DEFAULT_EXCHANGE),
+        configure=_any(_EXCHANGE, own, *told, _ANSWERS),
+        write=_any(_EXCHANGE, own, *told, _DEFAULT_EXCHANGE),
         read=_any(_EXCHANGE, own, _ANSWERS),
         topic_write=topic_write,
         topic_read=topic_read,

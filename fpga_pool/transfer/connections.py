@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.transfer.tokens import TransferGrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,8 @@ class Connection:
     #: What its token is for; "" = it has shown none, and a lane is for no job in particular.
     project_id: str = ""
     job: str = ""
+    #: The token of its first frame and what that permits, if the door has verified it.
+    verified: tuple[str, TransferGrant] | None = None
 
     @property
     def is_strangers(self) -> bool:
@@ -116,6 +119,8 @@ class Held:
         self._held_s = held_s
         self._of_address: Counter[str] = Counter()
         self._open: dict[socket.socket, str] = {}
+        #: Of its own: the shared one is the process's, and other threads may watch its state.
+        self._random = random.Random()  # noqa: S311
 
     def __len__(self) -> int:
         return len(self._open)
@@ -128,7 +133,7 @@ class Held:
             return
         self._open[sock] = address
         self._of_address[address] += 1
-        held_s = self._held_s * random.uniform(0.5, 1.5)  # noqa: S311  # those that came at once do not come again at once
+        held_s = self._held_s * self._random.uniform(0.5, 1.5)  # those that came at once do not come again at once
         asyncio.get_running_loop().call_later(held_s, self._let_go, sock)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.port import Port
 
@@ -43,23 +43,36 @@ class Door:
             return
         except OSError:
             piece = b""
-        if not piece:
+        if not piece or self._is_left():
             self._port.counters["disconnected"] += 1
             self.close()
             return
         self._said += piece
         try:
             first = _first_frame(self._said)
-            if isinstance(first, frames.Hello):
-                tokens.verify(first.token, self._port.public_keys, self._port.host, self._port.clock())
-        except TransferRefused as refused:
-            self._refuse(refused)
         except frames.BadFrame as error:
             self._refuse(TransferRefused("bad_frame", str(error)))
-        else:
-            if first is not None:
-                self._end()
-                self._admit(bytes(self._said))
+            return
+        if first is None:
+            return
+        try:
+            self._connection.verified = first.token, self._port.verify(first.token, self._connection)
+        except TransferRefused as refused:
+            # A lane refuses an order by itself, and others on it may be good; not where strangers are many.
+            if isinstance(first, frames.Hello) or not self._port.told.take(self._loop.time()):
+                self._refuse(refused)
+                return
+        self._end()
+        self._admit(bytes(self._said))
+
+    def _is_left(self) -> bool:
+        """Return whether the client has hung up: then nothing that it said is verified."""
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _refuse_silence(self) -> None:
         self._refuse(no_hello(self._port.limits.hello_timeout_s))
@@ -68,8 +81,9 @@ class Door:
         self._end()
         self._port.connections.leave(self._connection)
         self._port.log_refusal("connection", refused)
-        with contextlib.suppress(OSError):
-            self._sock.send(frames.encode(frames.Refuse(refused.reason, str(refused))))
+        if self._port.told.take(self._loop.time()):
+            with contextlib.suppress(OSError):
+                self._sock.send(frames.encode(frames.Refuse(refused.reason, str(refused))))
         self._port.held.hold(self._sock, self._connection.address)
 
     def _end(self) -> None:
@@ -90,7 +104,7 @@ def check_first(frame: frames.Frame | frames.Header) -> frames.Hello | frames.Or
     return frame
 
 
-def _first_frame(said: bytearray) -> frames.Frame | None:
+def _first_frame(said: bytearray) -> frames.Hello | frames.Order | frames.Fetch | None:
     """Return the first frame, if it is complete."""
     if len(said) < frames.HEADER_BYTES:
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.handler import JobFailure, JobResult, SmallInput
 from fpga_pool.transfer.port import Port
@@ -163,7 +163,7 @@ class Lane:
         """Check a token before any input is read for it."""
         port = self._port
         try:
-            grant = tokens.verify(order.token, port.public_keys, port.host, port.clock())
+            grant = port.verify(order.token, self._connection)
         except TransferRefused as refused:
             return refused
         port.connections.prove(self._connection, grant.project_id)

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
-from fpga_pool.transfer.connections import Connections, Held, Places
+from fpga_pool.transfer import tokens
+from fpga_pool.transfer.connections import Connection, Connections, Held, Places
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 
 if TYPE_CHECKING:
@@ -102,6 +103,15 @@ class Port:
     receiving: set[str] = field(default_factory=set)
     #: Refusals that the log shows.
     shown: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
+    #: Strangers that are told why they are refused; others are held without a word, for which their programs wait.
+    told: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
+
+    def verify(self, token: str, connection: Connection) -> tokens.TransferGrant:
+        """Return what a token permits here; one that the door has verified is not verified again."""
+        known, connection.verified = connection.verified, None
+        if known is not None and known[0] == token:
+            return known[1]
+        return tokens.verify(token, self.public_keys, self.host, self.clock())
 
     def log_refusal(self, what: str, refused: TransferRefused) -> None:
         """Count a refusal, and log it as far as clients do not fill the log by it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
-from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.door import check_first, no_hello
 from fpga_pool.transfer.handler import JobFailure, JobResult
@@ -85,7 +85,7 @@ class Session:
 
     async def _identify(self, hello: frames.Hello) -> TransferGrant:
         port = self._port
-        grant = tokens.verify(hello.token, port.public_keys, port.host, port.clock())
+        grant = port.verify(hello.token, self._connection)
         port.connections.prove(self._connection, grant.project_id, grant.job)
         await self._announced(grant)
         if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
@@ -283,9 +283,11 @@ class Session:
 
     async def _refuse(self, refused: TransferRefused) -> None:
         self._port.log_refusal(f"job {self._job}", refused)
+        stranger = self._connection.is_strangers
         with contextlib.suppress(OSError, TimeoutError):
-            await self._stream.send(frames.Refuse(refused.reason, str(refused)))
-            if self._connection.is_strangers and (sock := self._stream.detach()):
+            if not stranger or self._port.told.take(self._now_s()):
+                await self._stream.send(frames.Refuse(refused.reason, str(refused)))
+            if stranger and (sock := self._stream.detach()):
                 self._port.held.hold(sock, self._connection.address)
             else:
                 await self._stream.linger(self._port.limits.linger_s)

@@ -6,9 +6,14 @@
 time for it, so that what is measured is the pool: as an operator runs it (processes on RabbitMQ and MariaDB, one
 scheduler, two hosts with four slots each), and embedded.  Users submit a batch when they have all results of the one
 before, each in a thread of one client process.
+
+What signatures cost of it is measured in one embedded pool (`unsigned.py`), in whose process those of calls and tokens
+are neither made nor verified in half of the rounds: they go with, without, without, with and so on.
 """
 
 import json
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -18,10 +23,11 @@ import pytest
 
 from fpga_pool.client import Client
 from fpga_pool.conf.catalogue import installed_catalogue
-from fpga_pool.experiments.embedded import start_pool
+from fpga_pool.experiments.embedded import config_text, start_pool
 from support.deployment import Deployment
 
 MEASURED_S = 20.0
+ROUNDS, ROUND_S = 12, 5.0
 TICKS_PER_S = 100
 SET_UP = "a_s = 1e-3, b_s_per_byte = 2.5e-9"
 EMBEDDED = {"standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000}}
@@ -64,10 +70,43 @@ def test_small_jobs_in_the_embedded_pool(options, tmp_path):
         process.wait(60)
 
 
-def measure(endpoint, processes, tmp_path, jobs, users):
-    """Have users submit batches, and tell how many jobs were completed in a second, and what they cost."""
+@pytest.fixture
+def switched(options, tmp_path):
+    """A pool that turns signatures on and off, and its endpoint."""
+    config = tmp_path / "fpga_pool.conf"
+    config.write_text(config_text(EMBEDDED | options))
+    command = [sys.executable, Path(__file__).with_name("unsigned.py"), "--config-file", config]
+    command += ["--state-dir", tmp_path / "state", "--port", "0", "--log-file", tmp_path / "pool.log"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process, process.stdout.readline().split()[-1]
+        process.terminate()
+
+
+def test_cost_of_signatures(switched, tmp_path):
+    process, endpoint = switched
+    found = {signal.SIGUSR1: [], signal.SIGUSR2: []}
+    for number in range(ROUNDS):
+        how = signal.SIGUSR2 if number % 4 in (0, 3) else signal.SIGUSR1
+        process.send_signal(how)
+        time.sleep(1.0)
+        found[how].append(measure(endpoint, {"pool": process.pid}, tmp_path, jobs=100, users=4, seconds=ROUND_S))
+    for what, unit, place in (("jobs/s", "{:.0f}", 0), ("ms of the pool's CPU per job", "{:.2f}", 1)):
+        signed, unsigned = ([one[place] for one in found[how]] for how in (signal.SIGUSR2, signal.SIGUSR1))
+        ratios = statistics.quantiles([one / other for one, other in zip(signed, unsigned, strict=True)])
+        print(
+            f"{what}: {unit.format(statistics.median(signed))} signed, {unit.format(statistics.median(unsigned))} not;"
+            f" ratio {statistics.median(signed) / statistics.median(unsigned):.3f}"
+            f" (of pairs: quartiles {ratios[0]:.3f}, {ratios[1]:.3f}, {ratios[2]:.3f})"
+        )
+
+
+def measure(endpoint, processes, tmp_path, jobs, users, seconds=MEASURED_S):
+    """Have users submit batches, and tell how many jobs were completed in a second, and what they cost.
+
+    Returns the jobs per second, and the milliseconds of CPU per job of the first process.
+    """
     command = [sys.executable, str(Path(__file__).with_name("submitting.py")), endpoint]
-    command += [str(jobs), str(users), str(MEASURED_S), str(tmp_path / "results")]
+    command += [str(jobs), str(users), str(seconds), str(tmp_path / "results")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
         assert load.stdout.readline() == "ready\n"
         processes = processes | {"client": load.pid}
@@ -88,6 +127,7 @@ def measure(endpoint, processes, tmp_path, jobs, users):
         f" a batch in {median_s:.2f} s (median); {sum(each_ms.values()):.1f} ms of CPU per job"
         f" ({', '.join(f'{name} {ms:.2f}' for name, ms in each_ms.items())}), {idle:.2f} of the processors idle"
     )
+    return done["jobs"] / done["took_s"], next(iter(each_ms.values()))
 
 
 def cpu_s(processes):

@@ -1,19 +1,23 @@
 """Accounts with the permissions that each role needs: calls go through, and nothing of others can be read."""
 
+import queue
 import uuid
 
 import amqp
 import kombu
+import oslo_messaging as messaging
 import pytest
 from amqp.exceptions import AccessRefused
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 
 from fpga_pool.model.flavor import GuestTier
+from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Host
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.notifier import FAILED, GROUP, SENT, publisher
 from fpga_pool.rpc.permissions import permissions
 from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -22,7 +26,7 @@ from support.peers import agent_gate, scheduler_gate
 from support.waiting import wait_until
 
 ROLES = {
-    "scheduler": permissions(Role.SCHEDULER),
+    "scheduler": permissions(Role.SCHEDULER, topics=["told"]),
     "api": permissions(Role.API),
     "nova": permissions(Role.NOVA),
     "one": permissions(Role.AGENT, "one.example"),
@@ -99,6 +103,51 @@ def test_each_role_can_call_what_it_has_to(pool):
     wait_until(lambda: scheduler.woken, "schedulers wake each other")
 
 
+@pytest.fixture
+def configured():
+    publisher(cfg.CONF, "s", lambda _: None)  # makes the options known
+    changed = {"driver": ["messagingv2"], "topics": ["told"], "retry": 0}
+
+    def configure(url):
+        for name, value in {**changed, "transport_url": url}.items():
+            cfg.CONF.set_override(name, value, GROUP)
+
+    yield configure
+    for name in (*changed, "transport_url"):
+        cfg.CONF.clear_override(name, GROUP)
+
+
+def test_a_scheduler_sends_notifications_by_its_account_and_an_agent_does_not(accounts, configured):
+    """It declares their queue and binds it, as the library does, and others read it."""
+    heard, outcomes = queue.Queue(), queue.Queue()
+
+    class Endpoint:
+        def info(self, context, publisher_id, event_type, payload, metadata):
+            heard.put((publisher_id, event_type, payload))
+
+    def send(name):
+        configured(accounts.account(name))
+        sending = publisher(cfg.CONF, "s", outcomes.put)
+        sending.start()
+        sending.publish([Notification(priority="info", event_type="slot.ready", payload={"version": "1.0"})])
+        outcome = outcomes.get(timeout=60)
+        sending.stop()
+        return outcome
+
+    assert send("scheduler") == SENT
+    own = messaging.get_notification_transport(cfg.CONF, accounts.url)
+    target = messaging.Target(exchange=EXCHANGE, topic="told")
+    listening = messaging.get_notification_listener(own, [target], [Endpoint()], "threading")
+    listening.start()
+    try:
+        assert heard.get(timeout=60) == ("fpga-pool-scheduler:s", "slot.ready", {"version": "1.0"})
+    finally:
+        listening.stop()
+        listening.wait()
+        own.cleanup()
+    assert send("one") == FAILED
+
+
 def reads_queue(channel):
     channel.basic_consume(f"{AGENT_TOPIC}.two.example")
 
@@ -150,7 +199,12 @@ def _publish(channel, exchange, key):
     channel.basic_publish_confirm(amqp.Message("{}"), exchange, key)
 
 
+def reads_notifications(channel):
+    channel.basic_consume("told.info")
+
+
 FORBIDDEN = {
+    "scheduler": [reads_notifications],
     "one": [
         reads_queue, reads_queue_of_scheduler, taps_calls_of_another_agent, taps_calls_of_schedulers, taps_everything,
         purges_queue, deletes_queue, calls_another_agent, wakes_schedulers,

@@ -1,7 +1,7 @@
 """Connections that hold on to data ports: `python -m support.hostile`, with their ports and words as JSON on stdin.
 
-Each says its words and reads until it is closed, or closes by itself when it has an answer; then it is opened again,
-after a pause.
+Each says its words and reads until it is closed, or closes by itself when it has an answer or as soon as it has spoken;
+then it is opened again, after a pause.  They come from as many addresses of 127.0.0.0/8, each of another /24, as asked.
 """
 
 import hashlib
@@ -14,6 +14,8 @@ import time
 from fpga_pool.transfer import frames
 
 LOOK_S = 0.05
+#: When a connection is closed by its peer: never, when it has an answer, when it has spoken.
+STAYS, ANSWERED, SPOKEN = "stays", "answered", "spoken"
 
 
 def stranger(token: str) -> bytes:
@@ -30,8 +32,10 @@ def lane(token: str, data: bytes) -> bytes:
 class Connections:
     """All of them, in one thread."""
 
-    def __init__(self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float, leaves: bool) -> None:
-        self._pause_s, self._leaves = pause_s, leaves
+    def __init__(
+        self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float, leaves: str, sources: int
+    ) -> None:
+        self._pause_s, self._leaves, self._sources = pause_s, leaves, sources
         self._ports = ports
         self._said = said
         self._selector = selectors.DefaultSelector()
@@ -49,6 +53,9 @@ class Connections:
     def _open(self, number: int) -> None:
         sock = socket.socket()
         sock.setblocking(False)
+        if self._sources:
+            source = number % self._sources
+            sock.bind((f"127.{1 + source // 256}.{source % 256}.1", 0))
         sock.connect_ex(tuple(self._ports[number % len(self._ports)]))
         self._selector.register(sock, selectors.EVENT_WRITE, number)
 
@@ -58,10 +65,10 @@ class Connections:
         try:
             if events & selectors.EVENT_WRITE:
                 sock.send(self._said[number])
+                if self._leaves == SPOKEN:
+                    raise ConnectionResetError
                 self._selector.modify(sock, selectors.EVENT_READ, number)
-            elif sock.recv(65536) and not self._leaves:
-                return
-            else:
+            elif not sock.recv(65536) or self._leaves == ANSWERED:
                 raise ConnectionResetError
         except OSError:
             self._selector.unregister(sock)
@@ -72,4 +79,4 @@ class Connections:
 if __name__ == "__main__":
     given = json.load(sys.stdin)
     said = [bytes.fromhex(words) for words in given["said"]]
-    Connections(given["ports"], said, given["pause_s"], given["leaves"]).run()
+    Connections(given["ports"], said, given["pause_s"], given["leaves"], given["sources"]).run()

@@ -19,6 +19,13 @@ class ShowPermissions(ManageCommand):
         parser.add_argument("role", choices=[role.value for role in Role], help="role of the process")
         parser.add_argument("user", metavar="USER", help="account in RabbitMQ")
         parser.add_argument("--host", metavar="HOST", default="", help="name of an agent's host in the pool")
+        parser.add_argument(
+            "--notifications",
+            metavar="TOPIC",
+            action="append",
+            default=[],
+            help="topic of notifications that a scheduler sends; can be repeated",
+        )
         parser.add_argument("--vhost", metavar="VHOST", default="/", help="virtual host (default: %(default)s)")
         return parser
 
@@ -27,7 +34,9 @@ class ShowPermissions(ManageCommand):
         role = Role(parsed_args.role)
         if (role is Role.AGENT) != bool(parsed_args.host):
             raise InvalidInput("--host: expected for the role agent, and for no other one")
-        wanted = permissions(role, parsed_args.host)
+        if parsed_args.notifications and role is not Role.SCHEDULER:
+            raise InvalidInput("--notifications: expected for the role scheduler only, the others send none")
+        wanted = permissions(role, parsed_args.host, parsed_args.notifications)
         place = ["-p", parsed_args.vhost, parsed_args.user]
         names, keys = [wanted.configure, wanted.write, wanted.read], [EXCHANGE, wanted.topic_write, wanted.topic_read]
         self.print_line(shlex.join(["rabbitmqctl", "set_permissions", *place, *names]))

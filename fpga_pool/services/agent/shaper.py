@@ -55,10 +55,14 @@ class FlowShaper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Lift every limit; the journal keeps the flows for the next start."""
+        """Lift every limit; the journal keeps the flows for the next start.
+
+        The thread does it, after the change that is under way: none of its limits stays, even if it takes long.
+        """
         self._wanted.put(None)
         self._thread.join(STOP_S)
-        self._attempt(self._driver.reset)
+        if self._thread.is_alive():
+            LOG.warning("egress: a change takes long; all limits are lifted after it")
 
     def take(self, action: ShapeFlow | ReleaseFlow) -> None:
         """Hold a stream to its plan, in place of an earlier plan or stream of the same attempt; or lift its limit.
@@ -75,8 +79,11 @@ class FlowShaper:
 
     def _run(self) -> None:
         pause_s = 0.0
-        while self._carry_out(pause_s):
-            pause_s = min(self._follow(), LOOK_S)
+        try:
+            while self._carry_out(pause_s):
+                pause_s = min(self._follow(), LOOK_S)
+        finally:
+            self._attempt(self._driver.reset)
 
     def _carry_out(self, timeout_s: float) -> bool:
         """Wait for something to do, and do all that waits; False at the end."""

@@ -265,7 +265,6 @@ class SlotWorker:
             compute_s = self._run_watched(job, compute)
             result = self._take_result(job)
         except RunStopped:
-            self._sink.unlink(missing_ok=True)
             code, message = "fpga_pool.stopped", "stopped by its agent"
         except SlotFault as error:
             code, message, slot_failed = error.code, str(error), True
@@ -288,6 +287,8 @@ class SlotWorker:
                 result_bytes=result.size_bytes,
                 result_sha256=result.sha256,
             )
+        finally:  # of a small result, of one that nobody gets
+            self._sink.unlink(missing_ok=True)
         return e.ComputationFailed(
             slot=self.name,
             job=job.uuid,
@@ -348,7 +349,6 @@ class SlotWorker:
         place, size_bytes = self._shell.files.result_path(job.uuid), self._sink.stat().st_size
         if size_bytes <= SMALL_BYTES:
             data = self._sink.read_bytes()
-            self._sink.unlink()
             return JobResult(place, size_bytes, hashlib.sha256(data).hexdigest(), data)
         sha256 = _hash_durably(self._sink)
         self._sink.replace(self._shell.files.sink_path(job.uuid, job.attempt))

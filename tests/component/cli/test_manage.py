@@ -126,6 +126,9 @@ def test_permissions_of_an_account_are_printed_as_commands(manage):
     names = ["fpga_pool", "fpga_pool.agent.h1.example", "amq.default", "reply_" + 32 * "0", *others]
     assert [name for name in names if re.search(write, name)] == names[:3]
     assert [name for name in names if re.search(read, name)] == [*names[:2], names[3]]
+    status, printed, _ = manage("rabbitmq", "permissions", "scheduler", "me", "--notifications", "no.tes")
+    assert (status, printed.count(r"no\.tes\.[a-z]+")) == (0, 4)  # to declare, write to and bind its queues
+    assert manage("rabbitmq", "permissions", "api", "me", "--notifications", "x")[0] == 2
     assert manage("rabbitmq", "permissions", "agent", "me")[0] == 2
     assert manage("rabbitmq", "permissions", "api", "me", "--host", "h1")[0] == 2
 

@@ -2,10 +2,12 @@
 
 import io
 import socket
+import threading
 
 import pytest
 
-from fpga_pool.transfer import frames
+from fpga_pool.model.allowance import Allowance
+from fpga_pool.transfer import frames, tokens
 from fpga_pool.transfer.connections import Places
 
 #: A client that is read takes all of it sooner or later; the kernel's buffers do not.
@@ -103,3 +105,52 @@ def test_a_stranger_that_leaves_before_its_first_frame_is_forgotten(bench):
     bench.wait_counted("disconnected")
     bench.assert_nothing_held()
     assert len(bench.server._port.held) == 0
+
+
+@pytest.mark.parametrize("said", [frames.Hello("forged"), frames.Fetch(1, "forged")])
+def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(make_bench, said):
+    """A program that closes its connection when it has an answer, and comes again, comes rarely then."""
+    bench = make_bench(limits={"held_s": 600.0})
+    bench.server._port.told = Allowance(at_once=1, per_s=1e-9)
+    assert refused(bench, BAD_HELLO)
+    raw = bench.raw()
+    raw.say(frames.encode(said))
+    bench.wait_counted("bad_signature", 2)
+    bench.wait_idle()
+    assert len(bench.server._port.held) == 2
+    bench.send(io.BytesIO(b"data"), 4)
+    bench.server.stop()
+    assert raw.is_closed_by_server()  # the next thing that it hears, so nothing came before
+
+
+def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
+    monkeypatch.setattr(tokens, "verify", lambda *_: pytest.fail("a token was verified"))
+    busy, goes_on = threading.Event(), threading.Event()
+    bench.server._serving.get_loop().call_soon_threadsafe(lambda: busy.set() or goes_on.wait(60))
+    assert busy.wait(60)
+    raw = bench.raw()
+    raw.say(BAD_HELLO)
+    raw.close()  # before the port has time for it
+    goes_on.set()
+    bench.wait_counted("disconnected")
+    assert bench.count("internal_error") == bench.count("bad_signature") == 0
+
+
+@pytest.mark.parametrize("purpose", ["send", "fetch"])
+def test_a_token_is_verified_once(bench, monkeypatch, purpose):
+    """The door verifies the first one, and a session or a lane goes by that."""
+    verified = []
+
+    def verify(token, *others):
+        verified.append(token)
+        return tokens_verify(token, *others)
+
+    tokens_verify = tokens.verify
+    monkeypatch.setattr(tokens, "verify", verify)
+    if purpose == "send":
+        bench.raw_upload(10)
+    else:
+        raw = bench.raw()
+        raw.say(frames.Fetch(1, bench.token(10, purpose="fetch")), frames.Fetch(2, "forged"))
+        assert raw.hear().number == 2
+    assert len(set(verified)) == len(verified) == {"send": 1, "fetch": 2}[purpose]

@@ -26,6 +26,12 @@ def test_what_was_signed_is_what_is_read():
     assert verify(sign(GRANT, KEY), [KEY.public_key()], "h", 1000.5) == GRANT
 
 
+def test_it_is_a_jwt_as_a_library_makes_and_reads_it():
+    token = sign(GRANT, KEY)
+    claims = jwt.decode(token, KEY.public_key(), algorithms=["EdDSA"], audience="h", options={"verify_exp": False})
+    assert jwt.encode(claims, KEY, algorithm="EdDSA") == token
+
+
 def test_expires_after_its_deadline():
     assert reason_of(sign(GRANT, KEY), now_s=1000.6) == "expired"
 

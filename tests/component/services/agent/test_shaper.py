@@ -1,4 +1,5 @@
 import math
+import threading
 
 import pytest
 
@@ -6,6 +7,7 @@ from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.messages.agents import Command, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.services.agent import shaper as shaper_module
 from fpga_pool.services.agent.shaper import HEAD_START_S, LINGER_S, FlowShaper
 
 #: 4 Mbit/s for 10 s, nothing for 10 s, then 6 Mbit/s for 10 s.
@@ -192,6 +194,26 @@ def test_the_end_lifts_everything_and_the_journal_keeps_the_flows(new_shaper, ke
     shaper.stop()
     assert kernel.rates() == {}
     assert [action.job for action in journal.flows()] == ["j"]
+
+
+def test_a_limit_that_is_being_set_while_the_agent_stops_is_lifted(new_shaper, kernel, shape, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+    opened = kernel.open
+
+    def slowly(flow, rate_bps):
+        begun.set()
+        assert goes_on.wait(60)
+        opened(flow, rate_bps)
+
+    monkeypatch.setattr(kernel, "open", slowly)
+    monkeypatch.setattr(shaper_module, "STOP_S", 0.0)
+    shaper = new_shaper()
+    shaper.take(shape())
+    assert begun.wait(60)
+    shaper.stop()
+    goes_on.set()
+    shaper._thread.join(60)
+    assert kernel.rates() == {}
 
 
 def test_a_flow_that_is_refused_does_not_hold_up_the_others_and_is_tried_again(new_shaper, kernel, shape, until):

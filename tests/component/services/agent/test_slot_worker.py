@@ -11,7 +11,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent import machine
 from fpga_pool.model.agent.events import CardSeen
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.exceptions import InvalidInput, InvalidTransition
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent import slot_worker
@@ -207,6 +207,22 @@ def test_a_job_whose_result_finds_no_room_is_computed_again_and_loses_no_attempt
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
     assert not sink.is_symlink()
     assert bench.driver.state(bench.address).state is SlotState.READY
+
+
+def test_nothing_stays_of_what_an_attempt_that_failed_has_written(bench, until, monkeypatch):
+    sink = bench.settings.state_dir / "scratch" / "sim0-slot0.out"
+
+    def fail(*args):
+        sink.write_bytes(b"secret of p")
+        raise InvalidInput("the input makes no sense")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.driver, "run", fail)
+        bench.assign("j", data=b"abc")
+        until(lambda: bench.failure("j"))
+        assert not sink.exists()
+    bench.assign("k")
+    until(lambda: held(bench, "k") and not sink.exists())
 
 
 def test_slot_memory_is_scrubbed_between_projects(bench, until):

@@ -1,0 +1,65 @@
+"""An embedded pool in which SIGUSR1 turns signatures off and SIGUSR2 on again: `python unsigned.py ARGUMENTS`.
+
+For measurements alone: what makes and verifies signatures is replaced in this process.  The product has no such switch.
+"""
+
+import signal
+import sys
+
+import msgspec
+
+from fpga_pool.cli.daemons import standalone
+from fpga_pool.rpc import identity
+from fpga_pool.services.scheduler import service as scheduler
+from fpga_pool.transfer import tokens
+
+are_on = [True]
+
+
+def turn(number, _frame):
+    are_on[0] = number == signal.SIGUSR2
+
+
+def instead(original, other):
+    """Return what calls one of them, as signatures are on or off."""
+    return lambda *args, **named: (original if are_on[0] else other)(*args, **named)
+
+
+def unsigned_context(signer, _topic, run, _method, _arguments):
+    own = signer.identity
+    envelope = identity._Envelope(
+        role=own.role, name=own.name, client=signer._client, number=next(signer._numbers), run=run
+    )
+    return {**msgspec.to_builtins(envelope), "signature": ""}
+
+
+def unsigned_token(grant, _key):
+    return signed_token(grant, NoKey())
+
+
+def unverified_claims(token, _keys):
+    return msgspec.json.decode(tokens._bytes(token.split(".")[1]))
+
+
+class NoKey:
+    """In place of a private key."""
+
+    def sign(self, _data):
+        return b""
+
+
+signed_token = tokens.sign
+
+
+def replace():
+    identity.Signer.context = instead(identity.Signer.context, unsigned_context)
+    identity.Gate._verify = instead(identity.Gate._verify, lambda *_: None)
+    tokens._claims = instead(tokens._claims, unverified_claims)
+    scheduler.sign = instead(signed_token, unsigned_token)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, turn)
+
+
+if __name__ == "__main__":
+    replace()
+    sys.exit(standalone.main())
