@@ -77,6 +77,11 @@ class Create(FlavorCommand, ShowOne):
             choices=[tier.value for tier in Tier],
             help="priority of the machine on a pCPU that two machines share (default: no tier)",
         )
+        parser.add_argument(
+            "--migrate",
+            action="store_true",
+            help="with --tier auto: let the pool live-migrate machines to hosts where the foreground has room",
+        )
         parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="expected run time of a machine")
         parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="expected CPU usage of a machine")
         parser.add_argument("--ram", type=int, required=True, metavar="MIB")
@@ -112,7 +117,11 @@ class Create(FlavorCommand, ShowOne):
         if parsed_args.function is None:
             if tier is None:
                 raise InvalidInput("--function: missing; give --function, --tier or both")
-            return tier_extra_specs(tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage)
+            return tier_extra_specs(
+                tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage, parsed_args.migrate
+            )
+        if parsed_args.migrate:
+            raise InvalidInput("--migrate: machines with accelerators are not migrated; remove --function")
         request = AcceleratorRequest(
             function=parsed_args.function,
             count=parsed_args.count,
