@@ -232,16 +232,27 @@ def explanation(fitting: Fitting, instance: str, wanted: AcceleratorRequest, *, 
     for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
         passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
         terms = host_terms(fitting, host, wanted.count)
-        weighed = ("", "", "", "")
+        weighed = ("", "", "", "", "")
         if passes and terms is not None:
             weighed = (
                 f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.lateness:.3g}", f"{terms.scarcity:.2f}",
+                f"{terms.ingress_s:.1f}",
             )  # fmt: skip
         held = _held_by(pool, number, instance)
         if lost := int(np.count_nonzero(held & (pool.slots["state"] == pool.numbers.get(SlotState.FAULTED, -1)))):
             why = f"{why}; held by the instance, but FAULTED: {lost}"
         rows.append((host, passes, int(np.count_nonzero(held)), *weighed, why))
-    return ("host", "passes", "slots held", "benefit", "completes in s", "lateness", "scarcity", "why"), rows
+    return (
+        "host",
+        "passes",
+        "slots held",
+        "benefit",
+        "completes in s",
+        "lateness",
+        "scarcity",
+        "planned ingress in s",
+        "why",
+    ), rows
 
 
 def _held_by(pool: PoolColumns, host: int, instance: str) -> Bools:
