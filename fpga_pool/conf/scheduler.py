@@ -135,6 +135,28 @@ OPTS = [
         min=0.0,
         help="Expected duration of the migration of a gang in seconds.",
     ),
+    cfg.IntOpt(
+        "tier_migrations",
+        default=0,
+        min=0,
+        help="Maximum number of live migrations in Nova at a time, those of others included, with which servers of "
+        "flavors with fpga_pool:tier=auto and fpga_pool:migrate=true move from the background to the foreground of "
+        "another host; 0 = none. gang_policy decides which of them move. Requires [placement], and in [nova] the "
+        "account of an administrator.",
+    ),
+    cfg.FloatOpt(
+        "tier_migration_pause_s",
+        default=3600.0,
+        min=60.0,
+        help="Minimum time in seconds between two live migrations of a server, failed ones included.",
+    ),
+    cfg.FloatOpt(
+        "tier_migration_mbps",
+        default=1000.0,
+        min=1.0,
+        help="Rate in Mbit/s at which the memory of a server is transferred. A live migration is expected to take "
+        "gang_migration_s and this transfer; it is requested if the server is expected to end sooner by more.",
+    ),
     cfg.Opt(
         "task_policy",
         type=PolicyName("task"),

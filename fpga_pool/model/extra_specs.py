@@ -24,6 +24,7 @@ from fpga_pool.model.flavor import (
     function_trait,
     is_dedicated,
     kind_trait,
+    may_migrate,
     requested,
     requested_tier,
 )
@@ -62,13 +63,21 @@ def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.
 
 
 def tier_extra_specs(
-    tier: Tier, vcpus: int, runtime_s: float | None = None, cpu_usage_percent: float | None = None
+    tier: Tier,
+    vcpus: int,
+    runtime_s: float | None = None,
+    cpu_usage_percent: float | None = None,
+    migrate: bool = False,
 ) -> dict[str, str]:
-    """Return the extra specs of a flavor that asks for a tier, and for no accelerator."""
+    """Return the extra specs of a flavor that asks for a tier, and for no accelerator; InvalidInput if none can."""
     specs = _tier(tier, vcpus) | _expectations(runtime_s, cpu_usage_percent)
+    if migrate:
+        specs[f"{NAMESPACE}:migrate"] = "true"
     for name, value in specs.items():
         if name in TIER_SPECS:
             check_extra_spec(name, value)
+    for wrong in wrong_tier(specs, vcpus):
+        raise InvalidInput(wrong)
     return specs
 
 
@@ -177,6 +186,8 @@ def _refused(ours: Mapping[str, str]) -> Iterator[str]:
 def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[str]:
     """Report pCPUs requested in another tier or number than the machine has vCPUs."""
     tier = requested_tier(extra_specs)
+    if may_migrate(extra_specs) and (tier is not Tier.AUTO or f"{NAMESPACE}:function" in extra_specs):
+        yield f"{NAMESPACE}:migrate: requires {NAMESPACE}:tier=auto, and no {NAMESPACE}:function"
     matches = ((_PLACEMENT_NAME.fullmatch(name), name) for name in extra_specs)
     asked = {name for match, name in matches if match and match["asked"] in TIER_CLASSES.values()}
     if tier is None:

@@ -87,13 +87,19 @@ EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
     f"{NAMESPACE}:count": (r"[1-9]|[1-5][0-9]|6[0-4]", f"a number of slots, 1 to {MAX_COUNT}"),
     f"{NAMESPACE}:topology": ("any|line|ring", "any, line or ring"),
     f"{NAMESPACE}:tier": ("foreground|background|auto", "foreground, background or auto"),
+    f"{NAMESPACE}:migrate": ("true|false", "true or false"),
     f"{NAMESPACE}:runtime": (r"(?=.*[1-9])[0-9]+(\.[0-9]+)?", "seconds above 0"),
     f"{NAMESPACE}:cpu_usage": (r"100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?", "percent, 0 to 100"),
 }
 
 
 #: What a flavor may say without asking for an accelerator.
-TIER_SPECS = (f"{NAMESPACE}:tier", f"{NAMESPACE}:runtime", f"{NAMESPACE}:cpu_usage")
+TIER_SPECS = (
+    f"{NAMESPACE}:tier",
+    f"{NAMESPACE}:migrate",
+    f"{NAMESPACE}:runtime",
+    f"{NAMESPACE}:cpu_usage",
+)
 
 
 def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
@@ -112,6 +118,11 @@ def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
         return None
     check_extra_spec(f"{NAMESPACE}:tier", tier)
     return Tier(tier)
+
+
+def may_migrate(extra_specs: Mapping[str, str]) -> bool:
+    """Return whether the pool may have a machine live-migrated to the foreground of another host."""
+    return extra_specs.get(f"{NAMESPACE}:migrate") == "true"
 
 
 def is_dedicated(extra_specs: Mapping[str, str]) -> bool:
@@ -204,3 +215,5 @@ class GuestTier(Message, frozen=True, kw_only=True):
     pcpus: tuple[int, ...]
     #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
     usage: tuple[Number, ...]
+    #: Its flavor lets the pool have it live-migrated.
+    may_migrate: bool = False

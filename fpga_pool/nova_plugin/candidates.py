@@ -196,7 +196,8 @@ class FreeSlots:
         """Return when an instance that waits for all these slots completes; those of one card are loaded one by one."""
         fitting = self._fitting
         loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
-        return loading_s + fitting.stay_s * float(fitting.slowdown[[row for row, _ in needs]].max())
+        runs_s = fitting.runs_s(sum(count for _, count in needs))
+        return loading_s + float(runs_s[[row for row, _ in needs]].max())
 
     def take(self, needs: Needs) -> None:
         """Note that an instance was given slots."""

@@ -283,6 +283,7 @@ class Pool:
         if (
             before is not None
             and before.providers.pool.seen == columns.seen
+            and before.providers.pool.ingress == columns.ingress
             and before.observations is self._observations
         ):
             picture = before

@@ -61,12 +61,12 @@ class PlacementClient:
 
     # What there is
 
-    def owned(self) -> list[Provider]:
+    def owned(self, trait: str = OWNER_TRAIT) -> list[Provider]:
         """Return all providers that are the pool's: none as long as Placement lacks the trait that marks them."""
         try:
-            found = self._ask("GET", f"/resource_providers?required={OWNER_TRAIT}")
+            found = self._ask("GET", f"/resource_providers?required={trait}")
         except InvalidInput as error:
-            if OWNER_TRAIT in str(error):
+            if trait in str(error):
                 return []
             raise
         return [_provider(plain) for plain in found["resource_providers"]]
@@ -146,6 +146,25 @@ class PlacementClient:
         """Return all that a provider gives, by consumer and class."""
         found = self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
         return {consumer: allocation["resources"] for consumer, allocation in found.items()}
+
+    def free(self, *classes: str) -> dict[str, int]:
+        """Return how many of each class are free, by the uuid of each provider that has one of all of them.
+
+        Providers below compute nodes that are disabled are left out.
+        """
+        asked = {"resources": ",".join(f"{name}:1" for name in classes), "root_required": "!COMPUTE_STATUS_DISABLED"}
+        try:
+            found = self._ask("GET", "/allocation_candidates", params=asked)["provider_summaries"]
+        except InvalidInput as error:  # nobody has any yet
+            if any(name in str(error) for name in classes):
+                return {}
+            raise
+        has = {uuid: summary["resources"] for uuid, summary in found.items()}
+        return {
+            uuid: min(resources[name]["capacity"] - resources[name]["used"] for name in classes)
+            for uuid, resources in has.items()
+            if all(name in resources for name in classes)
+        }
 
     def claim(self, consumer: str) -> dict[str, Any]:
         """Return all that a consumer was allocated, as `set_claims` takes it; no `allocations` if it is unknown."""

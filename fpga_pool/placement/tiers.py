@@ -31,8 +31,11 @@ class TierAccounts:
         self._pcpus = pcpus
         self.uuid = tiers_provider_uuid(node)
 
-    def sync(self) -> None:
-        """Have the provider there, with a resource of each tier for each pCPU; NotFound where Nova has no such node."""
+    def sync(self, reserved: int = 0) -> None:
+        """Have the provider there, with a resource of each tier for each pCPU; NotFound where Nova has no such node.
+
+        So many of the background are reserved: Placement gives them to nobody.
+        """
         root = self._client.named(self._node)
         if root is None:
             raise NotFound(
@@ -51,9 +54,15 @@ class TierAccounts:
             self._client.set_traits(self.uuid, generation, traits | {TIERS_TRAIT})
         generation, has = self._client.inventories(self.uuid)
         wanted = {name: _inventory(self._pcpus) for name in classes}
+        wanted[TIER_CLASSES[Tier.BACKGROUND]]["reserved"] = reserved
         if has != wanted:
             self._client.set_inventories(self.uuid, generation, wanted)
-            LOG.info("provider %s has %d pCPUs in each tier", tiers_provider_name(self._node), self._pcpus)
+            LOG.info(
+                "provider %s has %d pCPUs in each tier; %d of the background are reserved",
+                tiers_provider_name(self._node),
+                self._pcpus,
+                reserved,
+            )
 
     def tiers(self) -> dict[str, Tier]:
         """Return the tier that each consumer was allocated pCPUs of, by its uuid."""

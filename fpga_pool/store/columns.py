@@ -6,16 +6,30 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
-from fpga_pool.model.rules.shared.columns import PoolColumns, already_sent
-from fpga_pool.store.tables.models import HostRow, LeaseRow, ShardRow, SlotRow
+from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.shared.columns import Ingress, PoolColumns, already_sent
+from fpga_pool.store.tables.models import HostRow, JobRow, LeaseRow, ShardRow, SlotRow
 
-_HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("sa.Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
+_HOSTS, _SLOTS, _LEASES, _SHARDS, _JOBS = (
+    cast("sa.Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow, JobRow)
+)
 
 _GENERATIONS = sa.select(_SHARDS.c.name, _SHARDS.c.pool_generation)
 _SIZE = sa.select(
     sa.select(sa.func.count()).select_from(_HOSTS).scalar_subquery(),
     sa.select(sa.func.count()).select_from(_SLOTS).scalar_subquery(),
 )
+#: What is sent from a host to itself does not pass its NIC.
+_INGRESS = (
+    sa.select(_HOSTS.c.name, _HOSTS.c.ingress_bps, sa.func.sum(_JOBS.c.input_bytes))
+    .join_from(_JOBS, _HOSTS, _JOBS.c.host == _HOSTS.c.name)
+    .where(
+        _JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.requester != _JOBS.c.host, _HOSTS.c.ingress_bps.is_not(None)
+    )
+    .group_by(_HOSTS.c.name, _HOSTS.c.ingress_bps)
+)
+#: Hosts whose planned ingress takes less than this are left out: it makes no difference.
+_SHORTEST_S = 1.0
 #: In the order of the columns of `model.rules.shared.columns`; the place of a slot is what its name says after the
 #: host.
 _HOST_COLUMNS = (_HOSTS.c.name, _HOSTS.c.shard, _HOSTS.c.availability_zone, _HOSTS.c.alive, _HOSTS.c.changed_in)
@@ -57,7 +71,8 @@ _NEWER_SLOTS = _newer(_SLOT_COLUMNS, _SLOTS).select_from(
 def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
     """Return the hosts and slots that changed after these generations; of shards not named, all.
 
-    What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows.
+    What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows; so it
+    does for the planned ingress, which is read then.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
     sent = already_sent(seen, now)
@@ -72,7 +87,14 @@ def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> 
     if count:
         host_count, slot_count = connection.execute(_SIZE).one()
         size = host_count, slot_count
-    return PoolColumns.of(now, hosts, [_slot(row) for row in slots], size)
+    return PoolColumns.of(
+        now, hosts, [_slot(row) for row in slots], size, _planned_ingress(connection) if count else None
+    )
+
+
+def _planned_ingress(connection: sa.Connection) -> Ingress:
+    planned = {host: (8.0 * float(size), bps) for host, bps, size in connection.execute(_INGRESS)}
+    return {host: (bits, bps) for host, (bits, bps) in planned.items() if bits >= _SHORTEST_S * bps}
 
 
 def read_changes(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns | None:
@@ -89,7 +111,8 @@ def read_changes(connection: sa.Connection, seen: Mapping[str, int], *, count: b
     hosts = [(row.text_0, row.text_1, row.text_2, bool(row.number_0), row.number_1) for row in rows[_HOST]]
     slots = [_slot((*row[1 : 1 + _TEXTS], bool(row.number_0), bool(row.number_1), row.number_2)) for row in rows[_SLOT]]
     sizes = [(row.number_0, row.number_1) for row in rows[_COUNT]]
-    return PoolColumns.of(now, hosts, slots, sizes[0] if sizes else None)
+    ingress = _planned_ingress(connection) if count else None
+    return PoolColumns.of(now, hosts, slots, sizes[0] if sizes else None, ingress)
 
 
 @cache

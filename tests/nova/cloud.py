@@ -62,6 +62,8 @@ class PoolScheduler:
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
         self.run_times = []
+        #: By host, planned bits and bits per second.
+        self.ingress = {}
 
     def put(
         self, host, card, region, state="EMPTY", function="", lease=("", "", False), links="", kind=KIND, board=BOARD
@@ -82,7 +84,7 @@ class PoolScheduler:
         self.asked += 1
         size = len(self.hosts), len(self.slots)
         everything = PoolColumns.of(
-            {"default": self.generation}, list(self.hosts.values()), list(self.slots.values()), size
+            {"default": self.generation}, list(self.hosts.values()), list(self.slots.values()), size, self.ingress
         )
         return (everything if seen is None else everything.changed_after(seen)).to_plain()
 

@@ -109,6 +109,17 @@ class Choices(Cloud):
         assert {host for host, _ in chosen.values()} == {"host7", "host23", "host42"}
         assert self.pool.asked == 1
 
+    def test_hosts_to_which_the_pool_sends_least_come_first(self):
+        hosts = ["host1", "host2", "host3"]
+        for host in hosts:
+            self.add_record(host, 1, 1)
+        for best in (*hosts, *hosts[::-1]):
+            # 1e8 s: the input would come after all functions of the catalogue have run on this slow board.
+            self.pool.ingress = {host: (1e18, 1e10) for host in hosts if host != best}
+            chosen = self.choose(1, ONE)
+            assert self.cards(chosen) == {(best, "card0"): 1}
+            self.release(chosen)
+
     def test_without_the_pool_no_host_is_found_or_placement_chooses_as_the_operator_wants(self):
         self.add_record("host1", 1, 1)
         self.flags(timeout=0.2, group="fpga_pool")

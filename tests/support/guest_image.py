@@ -91,6 +91,16 @@ while true; do
     busybox sleep 1
 done
 """
+#: What a guest does whose kernel has version 2 of control groups alone: it runs a program.
+GROUPS_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs devtmpfs /dev
+busybox mount -t cgroup2 cgroup2 /sys/fs/cgroup
+{python} /program.py
+busybox poweroff -f
+"""
 #: In the order in which the kernel needs them, after those of virtio.
 NET_MODULES = ("failover", "net_failover", "virtio_net")
 
@@ -118,14 +128,32 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     _copy_modules(kernel, MODULES, root)
     (root / "input").write_bytes(payload)
     _copy_busybox(root)
-    _copy(Path(PYTHON), root)
-    for path in _python_files():
-        _copy(path, root)
+    _copy_python(
+        root,
+        "encodings.ascii, encodings.latin_1, encodings.idna, runpy, fpga_pool.guest.tool, fpga_pool.guest.__main__",
+    )
     package = Path(fpga_pool.__file__).parent
     place = root / _site() / "fpga_pool"
     shutil.copytree(package / "guest", place / "guest", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(package / "__init__.py", place)
     _write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
+    return _packed(root, directory)
+
+
+def build_groups(directory: Path, program: Path) -> Path:
+    """Build the initial file system of a guest that runs a program, which may import `drivers.tiers.cgroups`."""
+    root = directory / "root"
+    (root / "bin").mkdir(parents=True)
+    _copy_busybox(root)
+    _copy_python(root, "json, os, signal, subprocess, sys, time, fpga_pool.drivers.tiers.cgroups")
+    package = Path(fpga_pool.__file__).parent
+    for name in ("__init__", "drivers/__init__", "drivers/tiers/__init__", "drivers/tiers/cgroups",
+                 "model/__init__", "model/exceptions"):  # fmt: skip
+        target = root / _site() / "fpga_pool" / f"{name}.py"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(package / f"{name}.py", target)
+    shutil.copy2(program, root / "program.py")
+    _write_init(root, GROUPS_INIT.format(python=PYTHON))
     return _packed(root, directory)
 
 
@@ -225,9 +253,14 @@ def _output(
     return done.stdout
 
 
-def _python_files() -> list[Path]:
-    """Return what of the standard library a guest uses."""
-    names = "encodings.ascii, encodings.latin_1, encodings.idna, runpy, fpga_pool.guest.tool, fpga_pool.guest.__main__"
+def _copy_python(root: Path, names: str) -> None:
+    _copy(Path(PYTHON), root)
+    for path in _python_files(names):
+        _copy(path, root)
+
+
+def _python_files(names: str) -> list[Path]:
+    """Return what of the standard library is needed to import modules of these names, with commas between."""
     program = (
         "import sys\nsys.argv = ['x', '--help']\ntry:\n    import " + names + "\nexcept SystemExit:\n    pass\n"
         "for module in list(sys.modules.values()):\n"

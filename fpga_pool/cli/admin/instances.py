@@ -77,6 +77,11 @@ class Create(FlavorCommand, ShowOne):
             choices=[tier.value for tier in Tier],
             help="priority of the machine on a pCPU that two machines share (default: no tier)",
         )
+        parser.add_argument(
+            "--migrate",
+            action="store_true",
+            help="with --tier auto: let the pool live-migrate machines to hosts where the foreground has room",
+        )
         parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="expected run time of a machine")
         parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="expected CPU usage of a machine")
         parser.add_argument("--ram", type=int, required=True, metavar="MIB")
@@ -112,7 +117,11 @@ class Create(FlavorCommand, ShowOne):
         if parsed_args.function is None:
             if tier is None:
                 raise InvalidInput("--function: missing; give --function, --tier or both")
-            return tier_extra_specs(tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage)
+            return tier_extra_specs(
+                tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage, parsed_args.migrate
+            )
+        if parsed_args.migrate:
+            raise InvalidInput("--migrate: machines with accelerators are not migrated; remove --function")
         request = AcceleratorRequest(
             function=parsed_args.function,
             count=parsed_args.count,
@@ -223,16 +232,27 @@ def explanation(fitting: Fitting, instance: str, wanted: AcceleratorRequest, *, 
     for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
         passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
         terms = host_terms(fitting, host, wanted.count)
-        weighed = ("", "", "", "")
+        weighed = ("", "", "", "", "")
         if passes and terms is not None:
             weighed = (
                 f"{terms.benefit:.2f}", f"{terms.completion_s:.1f}", f"{terms.lateness:.3g}", f"{terms.scarcity:.2f}",
+                f"{terms.ingress_s:.1f}",
             )  # fmt: skip
         held = _held_by(pool, number, instance)
         if lost := int(np.count_nonzero(held & (pool.slots["state"] == pool.numbers.get(SlotState.FAULTED, -1)))):
             why = f"{why}; held by the instance, but FAULTED: {lost}"
         rows.append((host, passes, int(np.count_nonzero(held)), *weighed, why))
-    return ("host", "passes", "slots held", "benefit", "completes in s", "lateness", "scarcity", "why"), rows
+    return (
+        "host",
+        "passes",
+        "slots held",
+        "benefit",
+        "completes in s",
+        "lateness",
+        "scarcity",
+        "planned ingress in s",
+        "why",
+    ), rows
 
 
 def _held_by(pool: PoolColumns, host: int, instance: str) -> Bools:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
@@ -33,7 +34,11 @@ from fpga_pool.services.loop import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.tier_migrations import MigrationLimits
 from fpga_pool.store.options import open_store
+
+if TYPE_CHECKING:  # openstacksdk takes a second to load
+    from fpga_pool.drivers.nova_api import TenantServers
 
 
 @contextmanager
@@ -82,6 +87,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             metrics,
             _publishing(conf, name, metrics, ends),
             _unified_limits(conf),
+            _tier_migrations(conf),
         )
         serve_metrics(conf, "scheduler", metrics, ends)
         add_to_reports("Seconds Since Each Shard Was Renewed", service.ownership.lease_ages)
@@ -107,6 +113,25 @@ def _unified_limits(conf: cfg.ConfigOpts) -> Callable[[str], ProjectLimits] | No
     from fpga_pool.services.scheduler.unified_limits import open_unified_limits
 
     return open_unified_limits(conf, quota_limits(conf)).of
+
+
+def _tier_migrations(conf: cfg.ConfigOpts) -> "tuple[TenantServers, MigrationLimits] | None":
+    """Return what live-migrates servers, if that is configured; InvalidInput names what is missing for it."""
+    group = conf.scheduler
+    if not group.tier_migrations:
+        return None
+    if open_placement(conf) is None:
+        raise InvalidInput("[scheduler] tier_migrations: requires [placement]")
+    from fpga_pool.drivers.nova_api import TenantServers
+    from fpga_pool.drivers.runners.nova_login import log_in
+
+    limits = MigrationLimits(
+        at_once=group.tier_migrations,
+        pause_s=group.tier_migration_pause_s,
+        fixed_s=group.gang_migration_s,
+        bps=group.tier_migration_mbps * 1e6,
+    )
+    return TenantServers(log_in(conf)), limits
 
 
 def _publishing(

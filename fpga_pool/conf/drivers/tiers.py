@@ -37,6 +37,14 @@ OPTS = [
         help="Directory of libvirt's pid files of guests, GUEST.pid.",
     ),
     cfg.FloatOpt(
+        "usage_threshold",
+        default=0.96,
+        min=0.0,
+        max=1.0,
+        help="Usage of a pCPU by its foreground from which on it gets no background: as many are reserved in "
+        "Placement, by the usage at one moment of each minute. With 1 none is.",
+    ),
+    cfg.FloatOpt(
         "interval_s",
         default=5.0,
         min=0.1,

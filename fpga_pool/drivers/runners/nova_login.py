@@ -13,7 +13,8 @@ GROUP = cfg.OptGroup(
     "nova",
     title="Nova",
     help="Credentials with which agents whose gang_runner is nova access Keystone, Nova, Glance and Neutron, as in "
-    "the configuration of other services. The project owns the servers.",
+    "the configuration of other services. The project owns the servers. Schedulers with [scheduler] tier_migrations "
+    "request live migrations with them, which Nova allows administrators.",
 )
 #: How long an answer may take where nothing is configured, in seconds.
 TIMEOUT_S = 30
@@ -48,7 +49,8 @@ def log_in(conf: cfg.ConfigOpts) -> Connection:
     conf.set_default("timeout", TIMEOUT_S, name)
     group = conf[name]
     if not group.auth_type and not group.auth_section:
-        raise InvalidInput(f"[{name}] auth_type: missing; required by [agent] gang_runner = nova")
+        who = "[agent] gang_runner = nova and by [scheduler] tier_migrations"
+        raise InvalidInput(f"[{name}] auth_type: missing; required by {who}")
     interfaces = group.valid_interfaces or ["internal", "public"]
     retries = {f"{service}_connect_retries": CONNECT_RETRIES for service in ("compute", "image", "network")}
     try:

@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Any
 
-from keystoneauth1.exceptions import CatalogException, ClientException
 from openstack.connection import Connection
-from openstack.exceptions import DuplicateResource, EndpointNotFound, SDKException
 
+from fpga_pool.drivers.nova_api import NovaApi
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
@@ -24,14 +22,10 @@ from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated
 
 LOG = logging.getLogger(__name__)
 
-#: The first in which a server may be asked for on a host with the filters of the scheduler at work; Train, of 2019.
-MICROVERSION = "2.74"
 #: Prefix of what our metadata and tags are called.
 _OURS = "fpga_pool"
 #: A tag is no longer than this.
 LONGEST_TAG = 60
-#: Answers that say that nothing was done, and that the same may be asked again later.
-_LATER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 # ---- Servers and requests
@@ -113,15 +107,11 @@ def _metadata(about: ProcessDomain, home: str, stage: Stage) -> dict[str, str]:
     return {f"{_OURS}.{name}": str(fact) for name, fact in facts.items()}
 
 
-class Servers:
-    """The processes of one host of the pool, in one project of a cloud.
-
-    ServiceUnavailable where a service does not answer, or nothing is known of what it did; Conflict where it refuses,
-    with its reason.
-    """
+class Servers(NovaApi):
+    """The processes of one host of the pool, in one project of a cloud."""
 
     def __init__(self, cloud: Connection, home: str, flavor: str, networks: list[str]) -> None:
-        self._cloud = cloud
+        super().__init__(cloud)
         self.home = home
         self._tag = f"{_OURS}.{home}"
         self._flavor = flavor
@@ -197,7 +187,7 @@ class Servers:
 
     def fetch(self, uuid: str) -> None:
         """Have a server live-migrated to this host."""
-        self._act(uuid, {"os-migrateLive": {"host": self.home, "block_migration": "auto"}})
+        self._migrate(uuid, self.home)
 
     def adopt(self, uuid: str, about: ProcessDomain) -> None:
         """Have a saved server be a process of this host, which it is to go on as.
@@ -214,9 +204,6 @@ class Servers:
 
     def _set_metadata(self, uuid: str, metadata: Mapping[str, str]) -> None:
         self._ask("POST", f"/servers/{uuid}/metadata", {"metadata": dict(metadata)})
-
-    def _act(self, uuid: str, action: Mapping[str, object]) -> None:
-        self._ask("POST", f"/servers/{uuid}/action", dict(action))
 
     # What it is made of ---------------------------------------------------------------------------------------------
 
@@ -248,68 +235,6 @@ class Servers:
         if found is None:
             raise InvalidInput(f"[runner_nova] {option}: no {name}, or the pool has no access to it")
         return found
-
-    # The wire -------------------------------------------------------------------------------------------------------
-
-    def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
-        options: dict[str, Any] = {} if body is None else {"json": body}
-        if method != "GET":
-            options["connect_retries"] = 0  # one whose answer was lost may have been done
-        if params:
-            options["params"] = dict(params)
-        answer = self._answered(
-            lambda: self._cloud.compute.request(path, method, microversion=MICROVERSION, raise_exc=False, **options)
-        )
-        if answer.ok:
-            return self._answered(answer.json) if answer.content else None
-        said = f"Nova, {method} {path}: {answer.status_code} {_said(answer)}"
-        if answer.status_code == HTTPStatus.NOT_FOUND and not _is_novas(answer):
-            raise ServiceUnavailable(said)
-        raise _refusal(answer.status_code)(said)
-
-    @staticmethod
-    def _answered(ask: Any) -> Any:
-        try:
-            return ask()
-        except (ClientException, SDKException, ValueError) as error:
-            said = " ".join(str(error).split())
-            if _is_final(error):
-                raise Conflict(f"the cloud refuses: {said}") from error
-            raise ServiceUnavailable(f"the cloud does not answer: {said}") from error
-
-
-def _is_final(error: Exception) -> bool:
-    """Return whether the same would fail again: what is configured, or what the cloud has, is not so."""
-    if isinstance(error, CatalogException | DuplicateResource | EndpointNotFound):
-        return True
-    status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
-    return status is not None and _refusal(status) is not ServiceUnavailable
-
-
-def _refusal(status: int) -> type[FpgaPoolError]:
-    """Return what a failure is to the pool: a refusal is final, and no answer is none."""
-    if status == HTTPStatus.NOT_FOUND:
-        return NotFound
-    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServiceUnavailable
-    return Conflict
-
-
-def _is_novas(answer: Any) -> bool:
-    """Return whether it is Nova that has not found something: a proxy before it may not have found Nova."""
-    try:
-        return "itemNotFound" in answer.json()
-    except (ValueError, TypeError):
-        return False
-
-
-def _said(answer: Any) -> str:
-    """Return Nova's description of a failure, in one line."""
-    try:
-        said = next(iter(answer.json().values()))["message"]
-    except (ValueError, LookupError, TypeError, StopIteration, AttributeError):
-        said = answer.reason or answer.text[:200]
-    return " ".join(str(said).split())
 
 
 # ---- The last known list

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.guests.domain import nova_extra_specs
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated, requested_tier
+from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated, may_migrate, requested_tier
 
 #: The tiers that a guest can be in; `Tier.AUTO` is a wish only.
 TIERS = (Tier.FOREGROUND, Tier.BACKGROUND)
@@ -39,6 +39,8 @@ class TieredGuest:
     pcpus: tuple[int, ...] = ()
     #: Something of it was changed by this driver and not given back, be it wholly in a tier or not.
     touched: bool = False
+    #: Its flavor lets the pool have it live-migrated.
+    may_migrate: bool = False
 
 
 class TierDriver(abc.ABC):
@@ -148,6 +150,8 @@ class TieredDomain:
     before: Before | None
     #: It is a process of a gang.
     is_process: bool = False
+    #: Its flavor lets the pool have it live-migrated.
+    may_migrate: bool = False
 
 
 def parse(xml: str) -> TieredDomain:
@@ -168,6 +172,7 @@ def parse(xml: str) -> TieredDomain:
         dedicated=is_dedicated(specs) or (before is None and _pinned(root, vcpus)),
         before=before,
         is_process=root.find(f"./metadata/{{{PROCESS_URI}}}process") is not None,
+        may_migrate=may_migrate(specs),
     )
 
 

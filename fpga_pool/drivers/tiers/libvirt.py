@@ -102,6 +102,7 @@ class LibvirtTiers(TierDriver):
             tier=tier if pcpus else None,
             pcpus=pcpus or (),
             touched=about.before is not None,
+            may_migrate=about.may_migrate,
         )
 
     def _tier(self, domain: Any) -> Tier | None:

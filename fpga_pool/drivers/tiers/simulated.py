@@ -167,4 +167,5 @@ def _guest(domain: TieredDomain, kept: _Kept) -> TieredGuest:
         tier=None if kept.tier is None else Tier(kept.tier),
         pcpus=kept.pcpus,
         touched=kept.tier is not None,
+        may_migrate=domain.may_migrate,
     )

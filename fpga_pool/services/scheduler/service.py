@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -45,6 +46,8 @@ from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
 from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
 from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
+from fpga_pool.services.scheduler.tier_migrations import LOOK_S as MOVES_S
+from fpga_pool.services.scheduler.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
@@ -52,6 +55,9 @@ from fpga_pool.store.quotas import lock_limits, own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
+
+if TYPE_CHECKING:  # openstacksdk takes a second to load
+    from fpga_pool.drivers.nova_api import TenantServers
 
 LOG = logging.getLogger(__name__)
 
@@ -83,6 +89,7 @@ class SchedulerService:
         instruments: Instruments | None = None,
         publish: Callable[[Sequence[Notification]], object] | None = None,
         unified_limits: Callable[[str], ProjectLimits] | None = None,
+        tier_migrations: "tuple[TenantServers, MigrationLimits] | None" = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -120,6 +127,12 @@ class SchedulerService:
         self.dry_runs = DryRuns()
         self.agents = agents
         self._peers = peers
+        #: None where servers are not migrated.
+        self._tier_migrations = None
+        if placement is not None and tier_migrations is not None:
+            self._tier_migrations = TierMigrations(
+                store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
+            )
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
         self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
@@ -138,6 +151,7 @@ class SchedulerService:
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, PURGE_S)] if settings.retention_s else []),
             *([] if self.departures is None else [self.departures.loop]),
+            *([Loop("tiers", self._tier_migrations.step, MOVES_S)] if self._tier_migrations is not None else []),
         ]
         for loop in self._loops:
             loop.start()
@@ -318,11 +332,15 @@ class SchedulerService:
             self.ownership.deaf()
             raise
 
-    def _purge(self) -> bool:
-        """Remove what ended long ago, unless another scheduler does: the owner of the first shard."""
+    def _owns_first(self) -> bool:
+        """Return whether this scheduler does what one of all does: the owner of the first shard."""
         with self.store.reading() as tx:
             first = min(tx.generations(), default="")
-        if first in self.ownership.shards():
+        return first in self.ownership.shards()
+
+    def _purge(self) -> bool:
+        """Remove what ended long ago, unless another scheduler does."""
+        if self._owns_first():
             removed = {
                 kind: count
                 for kind, count in purge(self.store, self.clock() - self.settings.retention_s).items()

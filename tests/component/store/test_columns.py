@@ -1,11 +1,14 @@
 """The pool as columns: what counts as a change of a host or a slot, and what does not."""
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
 
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.objects.pool import LeaseKind, LeaseState, SlotState
+from fpga_pool.model.objects.pool import JobState, LeaseKind, LeaseState, SlotState
+from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store.tables.models import SlotRow
 
 
@@ -17,6 +20,28 @@ def pool(begin, make, saved):
     lease = make.lease(slots[0], kind=LeaseKind.INSTANCE, holder="instance-1", revocable=False)
     saved(*hosts, *slots, lease)
     return slots, lease
+
+
+def test_the_ingress_that_is_planned_is_what_waits_for_input_from_elsewhere(store, pool, make, saved):
+    batch = make.batch()
+
+    def job(index, **changes):
+        facts = {"slot": "host-0/card-0/1", "host": "host-0", "state": JobState.WAITING_INPUT, "input_bytes": 10**9}
+        return make.job(batch, index=index, **facts | changes)
+
+    assert store.pool_columns().ingress == {}
+    seen = store.pool_columns().seen
+    saved(
+        make.host("fast", shard="shard-0", ingress_bps=math.inf), make.host("idle", shard="shard-0"), batch,
+        job(1), job(2), job(3, state=JobState.STAGED), job(4, requester="host-0"), job(5, host="fast"),
+        job(6, host="idle", input_bytes=1),
+    )  # fmt: skip
+    planned = {"host-0": (16e9, 1e10)}
+    assert store.pool_columns().ingress == planned
+    delta = store.pool_columns(seen)
+    assert delta.ingress == planned
+    assert PoolColumns.from_plain(json.loads(json.dumps(delta.to_plain()))).ingress == planned
+    assert store.pool_columns(seen, count=False).ingress is None
 
 
 def rows(columns):

@@ -80,6 +80,18 @@ def test_placement_gives_no_more_vcpus_to_a_tier_than_there_are_pcpus(accounts, 
     assert accounts.tiers() == {first: FRONT, second: BEHIND}
 
 
+def test_what_is_reserved_of_the_background_is_given_to_nobody_and_swaps_go_on(cloud, accounts, allocate):
+    front, behind = allocate(FRONT_CLASS, 1), allocate(BEHIND_CLASS, 1)
+    accounts.sync(reserved=1)
+    assert cloud.inventory(accounts.uuid) == {FRONT_CLASS: (2, 0), BEHIND_CLASS: (2, 1)}
+    with pytest.raises(AssertionError):
+        allocate(BEHIND_CLASS, 1)
+    accounts.exchange({front: BEHIND, behind: FRONT})
+    accounts.sync()
+    allocate(BEHIND_CLASS, 1)
+    assert accounts.tiers()[front] == BEHIND
+
+
 def test_two_swap_in_full_tiers_and_keep_all_else(cloud, accounts, allocate):
     front, behind = allocate(FRONT_CLASS, 2), allocate(BEHIND_CLASS, 2)
     accounts.exchange({front: BEHIND, behind: FRONT})

@@ -26,6 +26,8 @@ SPREAD_SHA256 = {
     "group_policy": "isolate",
 }
 
+AUTO = {"fpga_pool:tier": "auto"}
+
 
 def without(specs, *names):
     return {name: value for name, value in specs.items() if name not in names}
@@ -183,7 +185,7 @@ def test_resources_in_groups_of_other_names_are_right_too():
             [
                 "fpga_pool:tier: 'gold' is invalid; expected foreground, background or auto",
                 "fpga_pool:cout: not an extra spec of fpga_pool; expected one of fpga_pool:function, fpga_pool:count, "
-                "fpga_pool:topology, fpga_pool:tier, fpga_pool:runtime, fpga_pool:cpu_usage",
+                "fpga_pool:topology, fpga_pool:tier, fpga_pool:migrate, fpga_pool:runtime, fpga_pool:cpu_usage",
             ],
         ),
         (
@@ -259,8 +261,11 @@ def test_a_tier_needs_no_accelerator():
     }
     # It begins in the background.
     assert tier_extra_specs(Tier.AUTO, 1)["resources:CUSTOM_FPGA_BACKGROUND_PCPU"] == "1"
+    assert tier_extra_specs(Tier.AUTO, 1, migrate=True)["fpga_pool:migrate"] == "true"
     with pytest.raises(InvalidInput, match="cpu_usage"):
         tier_extra_specs(Tier.AUTO, 1, None, 101.0)
+    with pytest.raises(InvalidInput, match="requires fpga_pool:tier=auto"):
+        tier_extra_specs(Tier.FOREGROUND, 1, migrate=True)
 
 
 @pytest.mark.parametrize("tier", Tier)
@@ -291,6 +296,8 @@ def test_what_is_written_for_a_tier_is_found_right(tier, function):
             "resources_A:CUSTOM_FPGA_BACKGROUND_PCPU: does not match tier background",
         ),
         (TWO_SHA256 | BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "1"}, "'1' is invalid; expected 2"),
+        (BACKGROUND | {"fpga_pool:migrate": "true"}, "fpga_pool:migrate: requires fpga_pool:tier=auto"),
+        (TWO_SHA256 | BACKGROUND | AUTO | {"fpga_pool:migrate": "true"}, "and no fpga_pool:function"),
     ],
 )
 def test_a_tier_that_placement_is_not_asked_for_alike_is_told(specs, sentence):

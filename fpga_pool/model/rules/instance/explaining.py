@@ -70,6 +70,8 @@ class Terms:
     lateness: float
     #: How much other functions need these slots, 0 to 1.
     scarcity: float
+    #: Seconds of the host's ingress that the pool has planned: the input of the instance comes after it.
+    ingress_s: float
 
 
 def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
@@ -84,6 +86,7 @@ def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
         completion_s=float(fitting.completions_s(count)[row]),
         lateness=float(fitting.latenesses(count)[row]),
         scarcity=float(fitting.scarcity[row]),
+        ingress_s=0.0 if fitting.ingress is None else float(fitting.ingress[0, row]),
     )
 
 

@@ -144,6 +144,9 @@ class Fitting:
         #: (P,) how many times as long as on the fastest board the function computes there, beside what moves data over
         #: the same card's DMA already.
         self.slowdown: Floats = traits.slowdown[providers.slot] * _sharing(providers, traits)
+        #: (2, P) seconds of the host's ingress that the pool has planned, and the share of it that the input of a slot
+        #: needs while it runs. None = nothing is planned anywhere.
+        self.ingress = _ingress(providers, traits) if pool.ingress else None
         #: What slots are worth to instances to come, and (P,) a slot of each provider.
         self.reservations = reservations(
             catalogue,
@@ -161,7 +164,20 @@ class Fitting:
 
     def completions_s(self, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) when an instance that gets `count` slots of each provider completes; NOT_HAD as in `firsts`."""
-        return self.firsts(self.loads_s, count, free) + self.stay_s * self.slowdown
+        return self.firsts(self.loads_s, count, free) + self.runs_s(count)
+
+    def runs_s(self, count: int) -> Floats:
+        """Return (P,) how long an instance with `count` slots of the host runs.
+
+        Its input comes through the NIC of the host, behind what the pool has planned to send there; input at more than
+        the NIC's rate cannot come from outside, and takes as long as the run.
+        """
+        runs_s: Floats = self.stay_s * self.slowdown
+        if self.ingress is None:
+            return runs_s
+        planned_s, share = self.ingress
+        behind_s: Floats = np.maximum(runs_s, planned_s + runs_s * np.minimum(1.0, count * share))
+        return behind_s
 
     def latenesses(self, count: int, free: Ints | None = None, completions_s: Floats | None = None) -> Floats:
         """Return (P,) how much later all complete if an instance gets `count` slots of each provider: `Reservations`.
@@ -248,6 +264,17 @@ def _sharing(providers: Providers, traits: _Traits) -> Floats:
     of_card = np.bincount(providers.card, weights=used)[providers.card]
     shared: Floats = np.maximum(1.0, (of_card + traits.io_bps[providers.slot]) / traits.dma_bps[providers.slot])
     return shared
+
+
+def _ingress(providers: Providers, traits: _Traits) -> Floats:
+    """Return (2, P) see `Fitting.ingress`; 0 for hosts to which nothing is sent."""
+    pool = providers.pool
+    planned_s, ingress_bps = np.zeros(len(pool.words)), np.full(len(pool.words), np.inf)
+    for name, (bits, bps) in (pool.ingress or {}).items():
+        if (number := pool.numbers.get(name)) is not None:
+            planned_s[number], ingress_bps[number] = bits / bps, bps
+    host = pool.slots["host"][providers.slot]
+    return np.stack([planned_s[host], traits.io_bps[providers.slot] / ingress_bps[host]])
 
 
 def _demand(pool: PoolColumns) -> Mapping[str, float]:

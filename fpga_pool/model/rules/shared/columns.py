@@ -6,6 +6,7 @@ outside the value they are in.
 """
 
 import base64
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ MAX_ROWS = 2**20
 _WORDS_PER_ROW = 4
 
 Columns = Mapping[str, Ints]
+#: By host: bits that the pool has planned to send there and that have not arrived, and its ingress, bits per second.
+Ingress = Mapping[str, tuple[float, float]]
 Bools = NDArray[np.bool_]
 
 
@@ -55,6 +58,8 @@ class PoolColumns:
     slots: Columns
     #: How many hosts and slots the pool had at that moment; None = not counted.
     size: tuple[int, int] | None
+    #: All of it, not changes; hosts that are missing have none. None = not asked for.
+    ingress: Ingress | None = None
 
     @classmethod
     def of(
@@ -63,6 +68,7 @@ class PoolColumns:
         hosts: Sequence[Sequence[Any]],
         slots: Sequence[Sequence[Any]],
         size: tuple[int, int] | None,
+        ingress: Ingress | None = None,
     ) -> "PoolColumns":
         """Make columns of rows: the values of HOST_WORDS + HOST_NUMBERS, and of SLOT_WORDS + SLOT_NUMBERS."""
         numbers: dict[str, int] = {}
@@ -75,6 +81,7 @@ class PoolColumns:
             hosts=_sorted(made_hosts, HOST_KEY, words),
             slots=_sorted(made_slots, SLOT_KEY, words),
             size=size,
+            ingress=ingress,
         )
 
     @property
@@ -136,7 +143,8 @@ class PoolColumns:
         size = len(hosts["name"]), len(slots["host"])
         if delta.size not in (None, size):
             raise Conflict("the delta does not match this snapshot: request a full snapshot")
-        merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
+        ingress = self.ingress if delta.ingress is None else delta.ingress
+        merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size, ingress=ingress)
         if len(words) > _WORDS_PER_ROW * sum(size):
             return _compacted(merged)
         merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words again takes longer
@@ -158,6 +166,7 @@ class PoolColumns:
             "hosts": {name: _to_text(column) for name, column in self.hosts.items()},
             "slots": {name: _to_text(column) for name, column in self.slots.items()},
             "size": self.size,
+            "ingress": self.ingress,
         }
 
     @classmethod
@@ -173,6 +182,7 @@ class PoolColumns:
                 hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
                 slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
                 size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
+                ingress=None if plain["ingress"] is None else _read_ingress(plain["ingress"]),
             )
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError, zlib.error) as error:
             raise InvalidInput(f"columns of the pool: {error!r}") from None
@@ -286,6 +296,13 @@ def _read_columns(
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of different lengths")
     return columns
+
+
+def _read_ingress(plain: Mapping[str, Sequence[float]]) -> Ingress:
+    ingress = {host: (float(planned), float(bps)) for host, (planned, bps) in plain.items()}
+    if any(not (0 <= planned < math.inf and 0 < bps < math.inf) for planned, bps in ingress.values()):
+        raise ValueError("ingress: expected bits and bits per second, finite numbers above 0")
+    return ingress
 
 
 # ---- Providers in Placement

@@ -69,6 +69,8 @@ LOG = logging.getLogger(__name__)
 
 #: A guest that does not run is expected back for so long, as in a reboot; what it had is then given to others.
 FORGET_S = 600.0
+#: How often it changes how much of the background is reserved in Placement.
+RESERVE_S = 60.0
 
 
 class Tiers:
@@ -81,8 +83,13 @@ class Tiers:
         book: Path,
         accounts: TierAccounts | None = None,
         interval_s: float = 5.0,
+        usage_threshold: float = 0.96,
     ) -> None:
+        """`usage_threshold` of the foreground is that from which on a pCPU gets no background, 1 = none."""
         self._driver = driver
+        self._usage_threshold = usage_threshold
+        #: pCPUs of the background that are reserved in Placement, and since when.
+        self._reserved, self._reserved_at = 0, float("-inf")
         self._pcpus = frozenset(pcpus)
         self._accounts = accounts
         self._book = Book(book)
@@ -119,6 +126,7 @@ class Tiers:
                     tier=entries[instance].place.tier,
                     pcpus=entries[instance].place.pcpus,
                     usage=self._meter.usage(instance),
+                    may_migrate=guest.may_migrate,
                 )
                 for instance, guest in self._guests.items()
                 if instance in entries
@@ -158,6 +166,9 @@ class Tiers:
         places = {instance: entry.place for instance, entry in entries.items()}
         new = rearranged(places, tiers, self._pcpus, self._use())
         if self._accounts is not None:
+            if self._reserved and Tier.BACKGROUND in tiers.values():  # of guests that are here already
+                self._accounts.sync()
+                self._reserved, self._reserved_at = 0, time.monotonic()
             self._accounts.exchange(tiers)
         self._book.write(entries | {each: replace(entries[each], place=place) for each, place in new.items()})
         staying = {each: place.tier for each, place in new.items() if place.pcpus == places[each].pcpus}
@@ -190,8 +201,10 @@ class Tiers:
         """Return the allocations in Placement; None = Placement is not configured, or does not answer."""
         if self._accounts is None:
             return None
+        if time.monotonic() - self._reserved_at >= RESERVE_S:
+            self._reserved, self._reserved_at = self._crowded(), time.monotonic()
         try:
-            self._accounts.sync()
+            self._accounts.sync(self._reserved)
             found = self._accounts.tiers()
         except FpgaPoolError as error:
             self._complain("Placement", f"tiers: {error}")
@@ -297,6 +310,14 @@ class Tiers:
             for pcpu, share in zip(entry.place.pcpus, self._meter.usage(instance), strict=False):
                 found[entry.place.tier, pcpu] = share
         return found
+
+    def _crowded(self) -> int:
+        """Return the number of pCPUs without a background whose foreground leaves none anything (section 2.1)."""
+        if self._usage_threshold >= 1:
+            return 0
+        use, places = self._use(), [entry.place for entry in self._book.entries().values()]
+        free = self._pcpus - {pcpu for place in places if place.tier == Tier.BACKGROUND for pcpu in place.pcpus}
+        return sum(use.get((Tier.FOREGROUND, pcpu), 0.0) >= self._usage_threshold for pcpu in free)
 
     def _complain(self, about: str, complaint: str) -> None:
         """Log new problems; the operations are retried at every check."""

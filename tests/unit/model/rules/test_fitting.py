@@ -1,5 +1,7 @@
 """Which slots an instance could get, what that costs the pool, and why a host can take it or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
-from fpga_pool.model.rules.instance.explaining import explain_host, larger_than_hosts
+from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, larger_than_hosts
 from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
@@ -127,6 +129,20 @@ def test_the_best_of_each_provider_is_told_where_there_is_enough():
     assert found.firsts(found.costs, 2)[rows].tolist() == [LOADED + EMPTY, NOT_HAD]
     assert found.firsts(found.costs, 1)[rows].tolist() == [LOADED, EMPTY]
     assert found.firsts(found.costs, 1, np.array([0, 1]))[rows].tolist() == [NOT_HAD, EMPTY]
+
+
+def test_input_comes_after_what_the_pool_has_planned_to_send_to_the_host():
+    slots = [(f"{host}/c/small{n}", "EMPTY", "", FREE) for host in "abc" for n in (1, 2)]
+    # f moves 1 Gbit/s: half of a's ingress, twice b's.
+    ingress = {"a": (100e9, 2e9), "b": (5e9, 0.5e9), "gone": (1e9, 1e9)}
+    found = Fitting(Providers.of(replace(pool(*slots), ingress=ingress)), CATALOGUE, "f", 99.0)
+    a, b, c = (row(found, host, "c") for host in "abc")
+    # a: 50 s planned and half of 99 s; for two slots all of 99 s. b: 10 s and no more than 99 s. c: nothing is planned.
+    assert found.runs_s(1)[[a, b, c]].tolist() == [99.5, 109.0, 99.0]
+    assert found.runs_s(2)[[a, b, c]].tolist() == [149.0, 109.0, 99.0]
+    assert (found.completions_s(1) - found.runs_s(1)).tolist() == found.firsts(found.loads_s, 1).tolist()
+    assert [host_terms(found, host, 1).ingress_s for host in "abc"] == [50.0, 10.0, 0.0]
+    assert host_terms(found, "a", 1).lateness > host_terms(found, "c", 1).lateness
 
 
 def test_a_short_instance_leaves_fast_slots_to_the_long_ones_that_are_expected():

@@ -22,9 +22,11 @@ class Accounts:
     def __init__(self):
         self.allocated = {}
         self.refusal = None
+        self.reserved = self.syncs = 0
 
-    def sync(self):
-        pass
+    def sync(self, reserved=0):
+        self.reserved = reserved
+        self.syncs += 1
 
     def tiers(self):
         if isinstance(self.refusal, ServiceUnavailable):
@@ -34,6 +36,8 @@ class Accounts:
     def exchange(self, tiers):
         if self.refusal is not None:
             raise self.refusal
+        if self.reserved and BEHIND in tiers.values():
+            raise Conflict("no room")
         self.allocated |= {each: tier for each, tier in tiers.items() if each in self.allocated}
 
 
@@ -68,6 +72,12 @@ class Bench:
 
     def seen(self):
         return {guest.instance: (guest.tier, guest.pcpus) for guest in self.driver().guests()}
+
+    def until_true(self, condition):
+        give_up_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < give_up_s
+            time.sleep(INTERVAL_S)
 
     def until(self, expected):
         give_up_s = time.monotonic() + PATIENCE_S
@@ -222,6 +232,22 @@ def test_auto_takes_no_foreground_that_placement_did_not_give(bench):
     bench.start()
     bench.until({"a": (FRONT, (0,)), "stranger": (BEHIND, (1,))})
     assert bench.accounts.allocated == {"a": FRONT}
+
+
+def test_the_background_of_a_pcpu_that_its_foreground_uses_wholly_is_reserved_until_it_is_changed(bench, monkeypatch):
+    monkeypatch.setattr("fpga_pool.services.agent.tiers.service.SHORTEST_S", 0.1)
+    monkeypatch.setattr("fpga_pool.services.agent.tiers.service.RESERVE_S", 0.0)
+    bench.accounts = Accounts()
+    bench.boot("a", "foreground")
+    bench.accounts.allocated = {"a": FRONT}
+    bench.start()
+    bench.until_true(lambda: bench.accounts.reserved == 1)
+    monkeypatch.setattr("fpga_pool.services.agent.tiers.service.RESERVE_S", 1e9)
+    begun = bench.accounts.syncs
+    bench.until_true(lambda: bench.accounts.syncs > begun + 1)  # the look that had begun is over
+    bench.running.set_tiers({"a": BEHIND})  # it makes room itself
+    bench.until({"a": (BEHIND, (0,))})
+    assert (bench.accounts.reserved, bench.accounts.allocated) == (0, {"a": BEHIND})
 
 
 def test_pcpus_that_are_taken_from_the_tiers_are_left(bench):

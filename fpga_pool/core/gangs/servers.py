@@ -1,0 +1,112 @@
+"""Servers of tenants that leave their tier to the pool: which of them move to the foreground of another host.
+
+A server is a gang of one process whose processor is a place on a host: as many vCPUs as it has, in both tiers.  Who
+moves, and in which order, the gangs' own policy says; this says whom a migration is worth its cost.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.progress import ProgressParams
+from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
+from fpga_pool.core.policy import GangPolicy
+
+#: From this use of a pCPU by both tiers on, its background is held back: the threshold of section 2.1.
+USAGE_THRESHOLD = ProgressParams().usage_threshold
+
+
+def share_lost(behind: Sequence[float], in_front: Sequence[float]) -> float:
+    """Return the share of its progress that a server in the background lacks, 0 to 1.
+
+    (vCPUs,) shares of its pCPUs that its vCPUs use, and that the foreground uses there.  As with gangs, its slowest
+    vCPU counts; a pCPU that both together leave idle holds nobody back.
+    """
+    held = (front for own, front in zip(behind, in_front, strict=True) if own + front >= USAGE_THRESHOLD)
+    return max(held, default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingServer:
+    """A server in the background, and what a migration would cost and gain it."""
+
+    name: str
+    vcpus: int
+    #: When it began to run.
+    since_s: float
+    #: `share_lost`, and how much longer it is expected to run.
+    lost: float
+    remaining_s: float
+    #: The time that a migration takes; all of it counts as lost.
+    migration_s: float
+
+    @property
+    def gain_s(self) -> float:
+        """Return by how much sooner it is expected to end; 0 or below where a migration is not worth it."""
+        return self.lost * self.remaining_s - self.migration_s
+
+
+def remaining_s(now_s: float, since_s: float, runtime_s: float | None) -> float:
+    """Return how much longer a server is expected to run.
+
+    Where nothing is declared that is as long as it has run: the median of what remains, if life times are distributed
+    as those of processes that Harchol-Balter and Downey measured (Exploiting Process Lifetime Distributions for Dynamic
+    Load Balancing, 1997).
+    """
+    age_s = max(0.0, now_s - since_s)
+    return age_s if runtime_s is None else max(0.0, runtime_s - age_s)
+
+
+def migrations(
+    servers: Sequence[WaitingServer],
+    free: Mapping[str, int],
+    policy: GangPolicy,
+    now_s: float,
+    rng: np.random.Generator,
+) -> list[tuple[WaitingServer, str]]:
+    """Return the servers that are to move now and their hosts, in the policy's order for each number of vCPUs.
+
+    `free` are the pCPUs of each host that are free in both tiers.  Narrow servers, of whom most can move, are first.
+    """
+    left = dict(free)
+    found = []
+    for vcpus in sorted({server.vcpus for server in servers}):
+        waiting = sorted(
+            (server for server in servers if server.vcpus == vcpus and server.gain_s > 0),
+            key=lambda server: (server.since_s, server.name),
+        )
+        places = [
+            host for host in sorted(left, key=lambda host: (-left[host], host)) for _ in range(left[host] // vcpus)
+        ]
+        for move in _moves(waiting, len(places), policy, now_s, rng):
+            host = places[int(move.processors[0]) - len(waiting)]
+            left[host] -= vcpus
+            found.append((waiting[move.gang], host))
+    return found
+
+
+def _moves(
+    waiting: Sequence[WaitingServer], places: int, policy: GangPolicy, now_s: float, rng: np.random.Generator
+) -> list[Move]:
+    """Return the policy's migrations: gang i is server i, its foreground stays; the places come after them."""
+    if not waiting or not places:
+        return []
+    gangs = Gangs(
+        width=np.ones(len(waiting), np.int64),
+        estimate_s=np.array([server.remaining_s for server in waiting]),
+        usage=np.ones(len(waiting)),
+    )
+    longest_s = max(server.migration_s for server in waiting)
+    view = Tiers(len(waiting) + places, gangs, migration_s=longest_s, patience=policy.patience)
+    for number, server in enumerate(waiting):
+        view.block(number, IN_FRONT)
+        view.arrive(number, server.since_s)
+        view.apply(Move(number, How.START_BEHIND, np.array([number])), now_s)
+    found = []
+    for move in policy.decide(view, None, now_s, rng):
+        view.apply(move, now_s)
+        if move.how is How.MIGRATE:
+            found.append(move)
+    return found
