@@ -9,6 +9,8 @@ from pathlib import Path
 
 from fpga_pool.model.exceptions import FpgaPoolError
 from support.cloud.cloud import Cloud
+from support.cloud.pool import POOL_FILE
+from support.cloud.settings import settings_file
 from support.cloud.site import Site
 from support.servers import Libvirt
 
@@ -53,8 +55,10 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _env(arguments: argparse.Namespace) -> int:
-    for name, value in Site.open(arguments.directory).environment.items():
-        print(f"export {name}={shlex.quote(value)}")
+    site = Site.open(arguments.directory)
+    files = {"OS_CLIENT_CONFIG_FILE": site.clouds_file, "FPGA_POOL_CONF": settings_file(site, POOL_FILE)}
+    for name, value in {**site.environment, **files}.items():
+        print(f"export {name}={shlex.quote(str(value))}")
     return 0
 
 

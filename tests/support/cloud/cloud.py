@@ -11,7 +11,7 @@ from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
 from fpga_pool.model.exceptions import NotFound
-from support.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
+from support.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys, write_clouds
 from support.cloud.pool import (
     HOOK,
     agent,
@@ -61,6 +61,7 @@ class Cloud:
                 started.result()
         make_directories(site)
         write_settings(site, self._database.url, self._messages.url, _arrivals(self._hosts))
+        write_clouds(site)
         with self._step("databases"):
             make_databases(site, self._database)
         with self._step("Keystone"):

@@ -19,6 +19,8 @@ from support.cloud.site import POOL, Site
 from support.servers import Libvirt, MariaDB
 
 DATABASE = "fpga_pool"
+#: What all processes of the pool read, among the configuration files.
+POOL_FILE = "fpga_pool/fpga_pool.conf"
 BOARD = "kintex7"
 CARDS = 4
 #: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
@@ -41,7 +43,7 @@ def agent(host: str) -> str:
 def pool_programs(site: Site) -> dict[str, Program]:
     """Return the pool's processes by name."""
     found = {"fpga-pool-scheduler": _program(site, "scheduler", "scheduler")}
-    files = {"OS_FPGA_POOL_CONFIG_FILES": str(settings_file(site, "fpga_pool/fpga_pool.conf"))}
+    files = {"OS_FPGA_POOL_CONFIG_FILES": str(settings_file(site, POOL_FILE))}
     found["fpga-pool-api"] = replace(api_program(site, POOL), environment=files)
     return found | {agent(host): _program(site, "agent", host) for host in (*site.fakes, *site.libvirts)}
 
@@ -68,7 +70,7 @@ def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvi
 
 def prepare_pool(site: Site) -> None:
     """Do what an operator does once: make keys, schema and bitstreams, as far as they are missing."""
-    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, 'fpga_pool/fpga_pool.conf')}"]
+    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, POOL_FILE)}"]
     keys = keys_directory(site)
     run(site, *manage, "db", "sync")
     if not keys.exists():
