@@ -14,6 +14,7 @@ from fpga_pool.model.exceptions import NotFound
 from support.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys, write_clouds
 from support.cloud.pool import (
     HOOK,
+    HOOK_NAME,
     agent,
     hosts_with_slots,
     pool_programs,
@@ -79,7 +80,7 @@ class Cloud:
             with self._step("keys, database, bitstreams and hook of the pool"):
                 prepare_pool(site)
                 for host in self._hosts.values():
-                    host.install_hook(HOOK, "fpga_pool")
+                    host.install_hook(HOOK, HOOK_NAME)
         hosts = [*site.fakes, *site.libvirts]
         computes = [compute(host) for host in hosts]
         ours = list(pool_programs(site))

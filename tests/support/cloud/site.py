@@ -16,6 +16,8 @@ SERVICE = "service"
 
 #: The pool among the services.
 POOL = "fpga_pool"
+#: Names the directory of the cloud that is meant.
+DIRECTORY_VARIABLE = "FPGA_POOL_CLOUD_DIRECTORY"
 #: What clouds.yaml calls the cloud.
 CLOUD = "all-in-one"
 
