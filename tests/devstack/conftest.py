@@ -4,6 +4,7 @@ Nobody else uses its slots meanwhile.  A test of what a cloud does not offer ski
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -237,13 +238,15 @@ def tenant(cloud):
 
 @pytest.fixture(scope="session")
 def manage():
-    """`fpga-pool-manage` as the pool's administrator calls it."""
+    """`fpga-pool-manage` of the cloud, as its administrator calls it: its database may need plug-ins."""
     if not os.access(CONF, os.R_OK):
         pytest.skip(f"{CONF} cannot be read here: FPGA_POOL_CONF names the pool's configuration")
-    program = Path(sys.executable).with_name("fpga-pool-manage")
+    ours = str(Path(sys.executable).parent)
+    path = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if place != ours)
+    program = shutil.which("fpga-pool-manage", path=path) or f"{ours}/fpga-pool-manage"
 
     def run(*words, code=0):
-        command = [str(program), f"--config-file={CONF}", *words]
+        command = [program, f"--config-file={CONF}", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
