@@ -1,82 +1,204 @@
-"""A cloud with the pool in it, as an operator's clients see it: OS_CLOUD of clouds.yaml names it."""
+"""A cloud with the pool in it, as an operator's clients see it: OS_CLOUD of clouds.yaml names it.
+
+Nobody else uses its slots meanwhile.  A test of what a cloud does not offer skips, and says what that is.
+"""
 
 import os
-import time
+import shutil
+import subprocess
+import sys
 import uuid
+from functools import partial
+from pathlib import Path
 
 import openstack
 import pytest
 
-from fpga_pool.client.api import PoolApi
+from fpga_pool.client import Client
+from fpga_pool.client.session import Login
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, tier_extra_specs
+from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology
+from support import guest_image
+from support.waiting import wait_until
 
 BOOT_TIMEOUT_S = 300
 #: For the pool and Placement to have heard of what Nova did.
-SETTLE_TIMEOUT_S = 60.0
+SETTLE_TIMEOUT_S = 90.0
+COMMAND_TIMEOUT_S = 180.0
+#: An emulated guest on a busy machine.
+CONSOLE_TIMEOUT_S = 400.0
 IMAGE_BYTES = 1 << 20
+SLOTS = "CUSTOM_FPGA_SLOT"
+#: More machines at once than this are not booted.
+MOST_BOOTS = 16
+#: Nova's name of hypervisors whose guests are a fiction.
+FICTION = "fake"
+#: Of the pool: `fpga-pool-manage` needs to read it.
+CONF = Path(os.environ.get("FPGA_POOL_CONF", "/etc/fpga_pool/fpga_pool.conf"))
 
 
-@pytest.fixture(scope="session")
+def cloud_name():
+    return os.environ.get("OS_CLOUD") or pytest.exit("OS_CLOUD must name a cloud of clouds.yaml", 2)
+
+
+def a_name(what="test"):
+    return f"fpga-{what}-{uuid.uuid4()}"
+
+
+class Cloud:
+    """A project of the cloud that its administrator works in, and what is asked about its machines."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.compute, self.placement = connection.compute, connection.placement
+        self.pool = Client(login=Login(connection.session))
+
+    def providers(self):
+        """Return what the pool's providers have: (name, slots, slots in use) each."""
+        found = []
+        for provider in self._placement("/resource_providers?required=CUSTOM_OWNER_FPGA_POOL")["resource_providers"]:
+            path = f"/resource_providers/{provider['uuid']}"
+            total = self._placement(f"{path}/inventories")["inventories"][SLOTS]["total"]
+            found.append((provider["name"], total, self._placement(f"{path}/usages")["usages"][SLOTS]))
+        return found
+
+    def _placement(self, path):
+        return self.placement.get(path, microversion="1.29").json()
+
+    def allocated(self, server, resource=SLOTS):
+        """Return how many slots Placement has allocated to a machine."""
+        answer = self._placement(f"/allocations/{server.id}")["allocations"]
+        return sum(given["resources"].get(resource, 0) for given in answer.values())
+
+    def held(self, server):
+        """Return the slots that the pool has leased to a machine, by name."""
+        users = (line for card in self.pool.cards() for line in self.pool.card(card.uuid).user_list)
+        names = {line.split()[1] for line in users if server.id in line}
+        return {slot.name: slot for slot in self.pool.slots() if slot.name in names}
+
+    def free(self):
+        """Wait until no machine has a slot, and return how many slots there are."""
+        wait_until(lambda: not any(used for _, _, used in self.providers()), "no slot is allocated", SETTLE_TIMEOUT_S)
+        return sum(total for _, total, _ in self.providers())
+
+    def hosts(self, *, real):
+        """Return the compute hosts whose guests run, or are a fiction."""
+        found = self.compute.hypervisors(details=True)
+        return [
+            each.service_details["host"]
+            for each in found
+            if each.state == "up" and (each.hypervisor_type.lower() != FICTION) == real
+        ]
+
+    def said(self, server, text):
+        """Wait until a text is on a guest's console, and return the console."""
+
+        def look():
+            said = self.compute.get_server_console_output(server)["output"]
+            return said if text in said else ""
+
+        return wait_until(look, f"{text!r} on the console of {server.id}", CONSOLE_TIMEOUT_S)
+
+    def active(self, *servers):
+        """Wait until machines are ACTIVE; one that is not fails the test with Nova's reason."""
+        for server in servers:
+            try:
+                self.compute.wait_for_server(server, wait=BOOT_TIMEOUT_S)
+            except openstack.exceptions.ResourceFailure:
+                pytest.fail(f"{server.name}: {self.compute.get_server(server).fault}")
+        return [self.compute.get_server(server) for server in servers]
+
+    def delete(self, *servers):
+        for server in servers:
+            self.compute.delete_server(server, ignore_missing=True)
+        for server in servers:
+            self.compute.wait_for_delete(server, wait=BOOT_TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
 def cloud():
-    """The administrator's connection."""
-    name = os.environ.get("OS_CLOUD") or pytest.exit("OS_CLOUD must name a cloud of clouds.yaml", 2)
-    return openstack.connect(cloud=name)
+    """The administrator in a project of the tests' own, which may have any number of machines."""
+    outside = openstack.connect(cloud=cloud_name())
+    identity = outside.identity
+    project = identity.create_project(name=a_name("project"), domain_id="default")
+    admin = identity.find_role("admin", ignore_missing=False)
+    identity.assign_project_role_to_user(project, outside.current_user_id, admin)
+    inside = outside.connect_as_project(project)
+    inside.set_compute_quotas(project.id, instances=-1, cores=-1, ram=-1)
+    yield Cloud(inside)
+    identity.delete_project(project)
 
 
-@pytest.fixture(scope="session")
-def endpoint(cloud):
-    """The URL of the pool's API, from Keystone's catalogue."""
-    found = cloud.session.get_endpoint(service_type="fpga", interface="public")
-    assert found, "Keystone's catalogue has no service of type fpga"
-    return found
-
-
-@pytest.fixture(scope="session")
-def pool(endpoint):
-    """The pool's API."""
-    with PoolApi(endpoint) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def image(cloud):
-    """An image with nothing on it: what its machines compute is not looked at."""
-    made = cloud.image.create_image(
-        name=f"fpga-test-{uuid.uuid4()}",
-        disk_format="raw",
-        container_format="bare",
-        data=bytes(IMAGE_BYTES),
-        hw_qemu_guest_agent="yes",
-    )
+    """An image with nothing on it: what its machines compute is not looked at.
+
+    Where a cloud has hosts of both kinds, its machines stay on those whose guests are a fiction: between the two kinds
+    none can be resized.
+    """
+    kind = {"img_hv_type": FICTION} if cloud.hosts(real=False) else {}
+    made = upload(cloud, bytes(IMAGE_BYTES), hw_qemu_guest_agent="yes", **kind)
     yield made
-    cloud.image.delete_image(made)
+    cloud.connection.image.delete_image(made)
 
 
-@pytest.fixture(scope="session")
+def upload(cloud, data, disk_format="raw", container_format="bare", **properties):
+    formats = {"disk_format": disk_format, "container_format": container_format}
+    return cloud.connection.image.create_image(name=a_name("image"), data=data, **formats, **properties)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel with its modules, of which guests are built."""
+    return guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
+
+
+@pytest.fixture(scope="module")
+def guest(cloud, kernel):
+    """Make images of guests that are a kernel and an initial file system: `guest(initrd, command_line)`."""
+    made = []
+
+    def build(initrd, words="", **more):
+        code = bytearray(kernel.read_bytes())
+        code[510:512] = bytes(2)  # with the mark of a boot sector Nova may take it for a broken disk
+        parts = {
+            "kernel_id": upload(cloud, bytes(code), "aki", "aki"),
+            "ramdisk_id": upload(cloud, initrd.read_bytes(), "ari", "ari"),
+        }
+        line = f"console=ttyS0 loglevel=0 panic=-1 no_timer_check {words}"
+        ids = {name: part.id for name, part in parts.items()}
+        image = upload(cloud, bytes(IMAGE_BYTES), hw_qemu_guest_agent="yes", os_command_line=line, **ids, **more)
+        made.extend((image, *parts.values()))
+        return image
+
+    yield build
+    for image in made:
+        cloud.connection.image.delete_image(image)
+
+
+@pytest.fixture(scope="module")
 def network(cloud):
     """A network of the tests' own."""
-    made = cloud.network.create_network(name=f"fpga-test-{uuid.uuid4()}")
-    cloud.network.create_subnet(network_id=made.id, ip_version=4, cidr="10.254.0.0/24", enable_dhcp=False)
+    neutron = cloud.connection.network
+    made = neutron.create_network(name=a_name("network"))
+    neutron.create_subnet(network_id=made.id, ip_version=4, cidr="10.254.0.0/24", enable_dhcp=False)
     yield made
-    cloud.network.delete_network(made)
+    neutron.delete_network(made)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def flavor(cloud):
-    """Make flavors of a function and a number of slots on one card."""
+    """Make flavors by what they ask of the pool; their vCPUs are not counted, so that slots alone are scarce."""
     made = {}
 
-    def get(function="sha256", count=1):
-        if (function, count) not in made:
-            flavor = cloud.compute.create_flavor(name=f"fpga-test-{uuid.uuid4()}", ram=64, vcpus=1, disk=1)
-            specs = {
-                "fpga_pool:function": function,
-                "fpga_pool:count": str(count),
-                "resources:CUSTOM_FPGA_SLOT": str(count),
-                f"trait:CUSTOM_FPGA_FUNCTION_{function.upper()}": "required",
-            }
-            cloud.compute.create_flavor_extra_specs(flavor, specs)
-            made[function, count] = flavor
-        return made[function, count]
+    def get(function="sha256", count=1, *, topology=Topology.ANY, spread=Spread.CARD, tier=None, ram=64):
+        key = (function, count, topology, spread, tier, ram)
+        if key not in made:
+            request = AcceleratorRequest(function=function, count=count, topology=topology, tier=tier and Tier(tier))
+            specs = consistent_extra_specs(request, spread) if function else tier_extra_specs(Tier(tier), 1)
+            made[key] = cloud.compute.create_flavor(name=a_name("flavor"), ram=ram, vcpus=1, disk=1)
+            cloud.compute.create_flavor_extra_specs(made[key], specs if tier else {**specs, "resources:VCPU": "0"})
+        return made[key]
 
     yield get
     for flavor in made.values():
@@ -88,48 +210,57 @@ def boot(cloud, image, network):
     """Ask for machines, which are gone after the test."""
     servers = []
 
-    def boot(flavor, **more):
-        server = cloud.compute.create_server(
-            name=f"fpga-test-{len(servers)}",
-            image_id=image.id,
-            flavor_id=flavor.id,
-            networks=[{"uuid": network.id}],
-            **more,
-        )
-        servers.append(server)
-        return server
+    def boot(flavor, *, image=image, **more):
+        networks = [{"uuid": network.id}]
+        named = {"name": a_name("server"), "image_id": image.id, "flavor_id": flavor.id, "networks": networks}
+        servers.append(cloud.compute.create_server(**named, **more))
+        return servers[-1]
 
     yield boot
-    for server in servers:
-        cloud.compute.delete_server(server, ignore_missing=True)
-    for server in servers:
-        cloud.compute.wait_for_delete(server, wait=BOOT_TIMEOUT_S)
+    cloud.delete(*servers)
 
 
 @pytest.fixture
-def active(cloud):
-    """Wait until machines are ACTIVE; one that is not fails the test with Nova's reason."""
+def tenant(cloud):
+    """Make members of new projects, each with the pool as it sees it."""
+    identity, made = cloud.connection.identity, []
 
-    def wait(*servers):
-        for server in servers:
-            try:
-                cloud.compute.wait_for_server(server, wait=BOOT_TIMEOUT_S)
-            except openstack.exceptions.ResourceFailure:
-                pytest.fail(f"{server.name}: {cloud.compute.get_server(server).fault}")
-        return [cloud.compute.get_server(server) for server in servers]
+    def make():
+        project = identity.create_project(name=a_name("tenant"), domain_id="default")
+        user = identity.create_user(name=project.name, password=project.id, default_project_id=project.id)
+        identity.assign_project_role_to_user(project, user, identity.find_role("member", ignore_missing=False))
+        made.extend((partial(identity.delete_user, user), partial(identity.delete_project, project)))
+        who = {"username": user.name, "password": project.id, "project_id": project.id, "user_domain_id": "default"}
+        where = {"auth_url": cloud.connection.config.get_auth_args()["auth_url"]}
+        region = cloud.connection.config.get_region_name()
+        connection = openstack.connect(load_envvars=False, load_yaml_config=False, region_name=region, **where, **who)
+        return Client(login=Login(connection.session))
 
-    return wait
+    yield make
+    for undo in made:
+        undo()
 
 
-@pytest.fixture
-def eventually():
-    """Poll until a function returns something true, and return that."""
+@pytest.fixture(scope="session")
+def manage():
+    """`fpga-pool-manage` of the cloud, as its administrator calls it: its database may need plug-ins."""
+    if not os.access(CONF, os.R_OK):
+        pytest.skip(f"{CONF} cannot be read here: FPGA_POOL_CONF names the pool's configuration")
+    ours = str(Path(sys.executable).parent)
+    path = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if place != ours)
+    program = shutil.which("fpga-pool-manage", path=path) or f"{ours}/fpga-pool-manage"
 
-    def wait(look):
-        end_s = time.monotonic() + SETTLE_TIMEOUT_S
-        while not (found := look()):
-            assert time.monotonic() < end_s, f"not true within {SETTLE_TIMEOUT_S:g} s"
-            time.sleep(1)
-        return found
+    def run(*words, code=0):
+        command = [program, f"--config-file={CONF}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
 
-    return wait
+    return run
+
+
+@pytest.fixture(scope="module")
+def guest_host(cloud):
+    """A host whose guests run."""
+    hosts = cloud.hosts(real=True)
+    return hosts[0] if hosts else pytest.skip("no host of this cloud runs its guests: its driver of Nova is fake")

@@ -37,6 +37,8 @@ class LibvirtGuests(GuestDriver):
         for each in self._libvirt.active():
             try:
                 found.append(parse(self._libvirt.call(lambda _: each.XMLDesc())))  # noqa: B023  # called at once
+            except NotFound:
+                continue  # it has just ended
             except FpgaPoolError as error:
                 LOG.warning("ignoring a guest: %s", error)
         return found

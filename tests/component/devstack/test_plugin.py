@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 from oslo_config import cfg
 
 ROOT = Path(__file__).parents[3]
@@ -313,13 +314,29 @@ def test_unstack_stops_all_and_clean_leaves_nothing(devstack, driver):
     assert {path.name for path in left if not path.name.startswith("nova-fake")} == {"calls", "fpga-pool-manage"}
 
 
+LOCAL_CONF = ROOT / "doc" / "source" / "admin" / "first-vm" / "local.conf"
+
+
+def known_settings():
+    return re.findall(r"^(FPGA_POOL_[A-Z_]+)=", (ROOT / "devstack" / "settings").read_text(), re.MULTILINE)
+
+
 def test_the_page_names_the_branch_that_devstack_would_not_guess():
-    page = (ROOT / "doc" / "source" / "admin" / "first-vm.rst").read_text()
-    assert re.findall(r"enable_plugin fpga_pool REPOSITORY ?(\S*)", page) == ["main"]
+    assert re.findall(r"enable_plugin fpga_pool REPOSITORY ?(\S*)", LOCAL_CONF.read_text()) == ["main"]
+
+
+def test_jobs_of_zuul_stack_what_the_page_says():
+    page = dict(re.findall(r"^((?:VIRT|LIBVIRT|FPGA_POOL)_\w+)=(.+)$", LOCAL_CONF.read_text(), re.MULTILINE))
+    jobs = [entry["job"] for entry in yaml.safe_load((ROOT / ".zuul.yaml").read_text()) if "job" in entry]
+    settings = [job["vars"]["devstack_localrc"] for job in jobs]
+    assert {name: str(value) for name, value in settings[0].items()} == page
+    for name in set().union(*settings) - {"VIRT_DRIVER", "LIBVIRT_TYPE", "NUMBER_FAKE_NOVA_COMPUTE"}:
+        assert name in known_settings()
+    assert f"[testenv:{jobs[0]['vars']['tox_envlist']}]" in (ROOT / "tox.ini").read_text()
 
 
 def test_the_page_lists_every_setting():
-    settings = re.findall(r"^(FPGA_POOL_[A-Z_]+)=", (ROOT / "devstack" / "settings").read_text(), re.MULTILINE)
-    page = (ROOT / "doc" / "source" / "admin" / "first-vm.rst").read_text()
+    settings = known_settings()
+    page = (ROOT / "doc" / "source" / "admin" / "first-vm.rst").read_text().partition("A second host")[0]
     paths = {"DIR", "CONF_DIR", "CONF", "STATE_DIR", "HOOK", "HOOK_CONF", "SYSTEMD_DIR", "API_URL"}
     assert {name for name in settings if f"``{name}``" not in page} == {f"FPGA_POOL_{name}" for name in paths}

@@ -21,7 +21,7 @@ from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import NO_ANSWER, transport
 from support.cloud.cloud import libvirts
-from support.cloud.pool import BOARD, HOOK, hosts_with_slots
+from support.cloud.pool import HOOK, hosts_with_slots
 from support.cloud.site import Site
 from support.peers import identity
 from support.servers import Libvirt, MariaDB, RabbitMQ
@@ -126,7 +126,7 @@ class AllInOne:
     def environment(self) -> dict[str, str]:
         """What an openrc file of its administrator says."""
         lines = self.run("env").stdout.splitlines()
-        return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+        return dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
 
     @property
     def libvirts(self) -> dict[str, Libvirt]:
@@ -175,7 +175,7 @@ def hook_of(host: Libvirt) -> Path:
 
 
 @pytest.fixture(scope="package")
-def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
+def all_in_one(bare_cloud) -> AllInOne:
     """The cloud with the pool in it, and a first accelerated machine, by the script of the documentation."""
     directory = bare_cloud.directory
     first, second = bare_cloud.libvirts.values()
@@ -184,20 +184,7 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     # The script, which knows of one host, restarts both.
     shutil.copy(HOOK, hook_of(second))
     hook_of(second).chmod(0o755)
-    systemctl = tmp_path_factory.mktemp("bin") / "systemctl"
-    systemctl.write_text(f'#!/bin/sh\nexec {TOOL} "$@" --directory {directory}\n')
-    systemctl.chmod(0o755)
-    environment = pool_environment(bare_cloud) | {
-        "IMAGE": "hello",
-        "NETWORK": "shared",
-        "BOARD": BOARD,
-        "FPGA_POOL_CONF": str(bare_cloud.pool_file),
-        "FPGA_POOL_KEYS": str(directory / "keys" / "fpga_pool"),
-        "FPGA_POOL_SHIPPED": str(REPOSITORY / "etc" / "fpga_pool"),
-        "FPGA_POOL_HOOK": str(hook_of(first)),
-        "SYSTEMCTL": str(systemctl),
-        "RAM_MIB": "64",
-    }
+    environment = pool_environment(bare_cloud)
     script = ["bash", str(FIRST_VM)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr

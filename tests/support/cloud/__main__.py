@@ -9,14 +9,18 @@ from pathlib import Path
 
 from fpga_pool.model.exceptions import FpgaPoolError
 from support.cloud.cloud import Cloud
-from support.cloud.site import Site
+from support.cloud.pool import first_vm_environment
+from support.cloud.programs import BIN
+from support.cloud.site import DIRECTORY_VARIABLE, Site
 from support.servers import Libvirt
 
 FAKE_COMPUTES = 3
 
 
 def _default_directory() -> Path:
-    """Return a place that RabbitMQ's and MariaDB's own users can reach when we are root."""
+    """Return a place that RabbitMQ's and MariaDB's own users can reach when we are root, unless one is named."""
+    if named := os.environ.get(DIRECTORY_VARIABLE):
+        return Path(named)
     if os.geteuid() == 0:
         return Path("/var/cache/fpga_pool/all-in-one")
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fpga_pool" / "all-in-one"
@@ -53,8 +57,10 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _env(arguments: argparse.Namespace) -> int:
-    for name, value in Site.open(arguments.directory).environment.items():
+    site = Site.open(arguments.directory)
+    for name, value in {**site.environment, **first_vm_environment(site)}.items():
         print(f"export {name}={shlex.quote(value)}")
+    print(f'PATH="$PATH":{shlex.quote(str(BIN))}')
     return 0
 
 

@@ -11,9 +11,10 @@ from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
 from fpga_pool.model.exceptions import NotFound
-from support.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
+from support.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys, write_clouds
 from support.cloud.pool import (
     HOOK,
+    HOOK_NAME,
     agent,
     hosts_with_slots,
     pool_programs,
@@ -61,6 +62,7 @@ class Cloud:
                 started.result()
         make_directories(site)
         write_settings(site, self._database.url, self._messages.url, _arrivals(self._hosts))
+        write_clouds(site)
         with self._step("databases"):
             make_databases(site, self._database)
         with self._step("Keystone"):
@@ -78,7 +80,7 @@ class Cloud:
             with self._step("keys, database, bitstreams and hook of the pool"):
                 prepare_pool(site)
                 for host in self._hosts.values():
-                    host.install_hook(HOOK, "fpga_pool")
+                    host.install_hook(HOOK, HOOK_NAME)
         hosts = [*site.fakes, *site.libvirts]
         computes = [compute(host) for host in hosts]
         ours = list(pool_programs(site))

@@ -1,5 +1,6 @@
 """What the first tenant finds: accounts, the catalogue of services, a project, a network, an image and a flavor."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from openstack.connection import Connection
 
 from support.cloud.schemas import run
 from support.cloud.settings import settings_file
-from support.cloud.site import ADMIN, APIS, REGION, SERVICE, Site
+from support.cloud.site import ADMIN, APIS, CLOUD, REGION, SERVICE, Site
 from support.servers.process import find_program
 
 CONVERT_TIMEOUT_S = 60.0
@@ -70,8 +71,20 @@ def bootstrap_identity(site: Site) -> None:
 
 def connect(site: Site) -> Connection:
     """Return a connection as the administrator."""
-    names = {name.removeprefix("OS_").lower(): value for name, value in site.environment.items()}
-    return openstack.connect(load_envvars=False, load_yaml_config=False, **names)
+    return openstack.connect(load_envvars=False, load_yaml_config=False, **_plain(site))
+
+
+def write_clouds(site: Site) -> None:
+    """Write clouds.yaml, in the JSON that YAML includes."""
+    told = _plain(site)
+    login = ("auth_url", "username", "password", "project_name", "user_domain_id", "project_domain_id")
+    auth = {name: told.pop(name) for name in login}
+    site.clouds_file.touch(0o600)
+    site.clouds_file.write_text(json.dumps({"clouds": {CLOUD: {**told, "auth": auth}}}, indent=2))
+
+
+def _plain(site: Site) -> dict[str, str]:
+    return {name.removeprefix("OS_").lower(): value for name, value in site.environment.items()}
 
 
 def fill_catalogue(site: Site) -> None:

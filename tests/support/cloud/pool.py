@@ -15,10 +15,12 @@ from support.cloud.first_use import GANG_FLAVOR, IMAGE, NETWORK
 from support.cloud.programs import BIN, Program, api_program, guests_directory, hook_socket
 from support.cloud.schemas import run
 from support.cloud.settings import account, settings_file, tokens, write_files
-from support.cloud.site import POOL, Site
+from support.cloud.site import DIRECTORY_VARIABLE, POOL, Site
 from support.servers import Libvirt, MariaDB
 
 DATABASE = "fpga_pool"
+#: What all processes of the pool read, among the configuration files.
+POOL_FILE = "fpga_pool/fpga_pool.conf"
 BOARD = "kintex7"
 CARDS = 4
 #: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
@@ -31,6 +33,7 @@ PLACEMENT_VERSION = "1.35"
 HOOK_SOCKET = "/run/fpga_pool/agent.sock"
 #: What libvirt asks before a guest starts; it is with the sources, from which the packages' environment has the pool.
 HOOK = Path(__file__).parents[3] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
+HOOK_NAME = "fpga_pool"
 
 
 def agent(host: str) -> str:
@@ -41,7 +44,7 @@ def agent(host: str) -> str:
 def pool_programs(site: Site) -> dict[str, Program]:
     """Return the pool's processes by name."""
     found = {"fpga-pool-scheduler": _program(site, "scheduler", "scheduler")}
-    files = {"OS_FPGA_POOL_CONFIG_FILES": str(settings_file(site, "fpga_pool/fpga_pool.conf"))}
+    files = {"OS_FPGA_POOL_CONFIG_FILES": str(settings_file(site, POOL_FILE))}
     found["fpga-pool-api"] = replace(api_program(site, POOL), environment=files)
     return found | {agent(host): _program(site, "agent", host) for host in (*site.fakes, *site.libvirts)}
 
@@ -68,7 +71,7 @@ def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvi
 
 def prepare_pool(site: Site) -> None:
     """Do what an operator does once: make keys, schema and bitstreams, as far as they are missing."""
-    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, 'fpga_pool/fpga_pool.conf')}"]
+    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, POOL_FILE)}"]
     keys = keys_directory(site)
     run(site, *manage, "db", "sync")
     if not keys.exists():
@@ -79,6 +82,24 @@ def prepare_pool(site: Site) -> None:
         for one in codes:
             with settings_file(site, f"fpga_pool/{one['host']}.conf").open("a") as file:
                 file.write(f"[agent]\nenrolment_code = {one['enrolment_code']}\n")
+
+
+def first_vm_environment(site: Site) -> dict[str, str]:
+    """Return what clients and doc/source/admin/first-vm/first-vm.sh need to know beside the administrator's login."""
+    hooks = Libvirt(site.directory / "servers").directory / "etc" / "hooks" / "qemu.d"
+    return {
+        DIRECTORY_VARIABLE: str(site.directory),
+        "OS_CLIENT_CONFIG_FILE": str(site.clouds_file),
+        "FPGA_POOL_CONF": str(settings_file(site, POOL_FILE)),
+        "FPGA_POOL_KEYS": str(keys_directory(site)),
+        "FPGA_POOL_SHIPPED": str(HOOK.parent),
+        "FPGA_POOL_HOOK": str(hooks / HOOK_NAME),
+        "SYSTEMCTL": str(HOOK.parents[2] / "tools" / "all-in-one"),
+        "IMAGE": IMAGE,
+        "NETWORK": NETWORK,
+        "BOARD": BOARD,
+        "RAM_MIB": "64",
+    }
 
 
 def hosts_with_slots(placement: Adapter) -> int:

@@ -16,6 +16,10 @@ SERVICE = "service"
 
 #: The pool among the services.
 POOL = "fpga_pool"
+#: Names the directory of the cloud that is meant.
+DIRECTORY_VARIABLE = "FPGA_POOL_CLOUD_DIRECTORY"
+#: What clouds.yaml calls the cloud.
+CLOUD = "all-in-one"
 
 #: By service: its type in Keystone's catalogue, the WSGI module that is its API, and the path of its endpoint.
 APIS: Mapping[str, tuple[str, str, str]] = {
@@ -101,6 +105,11 @@ class Site:
             "OS_COMPUTE_API_VERSION": "2.95",
             "OS_PLACEMENT_API_VERSION": "1.39",
         }
+
+    @property
+    def clouds_file(self) -> Path:
+        """The same for clients that are told a cloud by its name, CLOUD."""
+        return self.directory / "clouds.yaml"
 
 
 def _file(directory: Path) -> Path:

@@ -24,6 +24,7 @@ install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
 
 # 6: the pool accepts the key that the agent offers; Placement knows of slots within seconds; Nova puts machines on a
 # host again within a minute of libvirtd's restart.
+# shellcheck disable=SC2016  # the inner shell expands it
 timeout 180 sh -c \
     'until fpga-pool-manage --config-file "$0" host approve --all && \
         openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1 \

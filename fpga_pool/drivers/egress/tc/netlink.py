@@ -167,7 +167,7 @@ def _device(device: str) -> tuple[int, int, dict[int, bytes]]:
         index = socket.if_nametoindex(device)
         (body,) = query(_HEADER.pack(32, _RTM_GETLINK, _REQUEST, 0, 0) + _IFINFOMSG.pack(0, 0, index, 0, 0))
     except OSError as error:
-        raise NotFound(f"no network device {device} on this host: {error.strerror}") from error
+        raise NotFound(f"no network device {device} on this host: {error}") from error
     return index, _IFINFOMSG.unpack_from(body)[1], dict(messages.attributes_of(body[_IFINFOMSG.size :]))
 
 
