@@ -18,6 +18,8 @@ from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
+#: The page of the name that is not below `SOURCE`.
+README = "README"
 #: The test that runs commands as they are.
 PAGES_TEST = "functional/test_pages.py"
 #: A command that runs until it is stopped, and the output that says that it is ready.
@@ -27,6 +29,7 @@ ENDPOINT = "http://127.0.0.1:9511"
 START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 240.0, 60.0
 
 _DIRECTIVE = re.compile(r"( *)\.\. code-block:: (\w+)$")
+_FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _PROMPT = re.compile(r"(?:[\w-]+ )?[$#] (.*)")
 #: What differs from run to run: these are compared by their form only.
 _VARIABLE = (
@@ -62,8 +65,13 @@ class Command:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
-    lines = page.read_text().splitlines()
+    """Yield the code blocks of a page, in reStructuredText or Markdown."""
+    text = page.read_text()
+    if page.suffix == ".md":
+        for fence in _FENCE.finditer(text):
+            yield Block(fence[1], "", text[: fence.start()].count("\n") + 1, fence[2])
+        return
+    lines = text.splitlines()
     for number, line in enumerate(lines):
         directive = _DIRECTIVE.match(line)
         if directive is None:
@@ -138,7 +146,7 @@ def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> 
     home.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "XDG_"))}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "200"}
-    starts = todo and todo[0].text.startswith(SERVER)
+    starts = todo and todo[0].text.removeprefix(".venv/bin/").startswith(SERVER)
     with contextlib.ExitStack() as running:
         endpoint = ENDPOINT
         if pool:
@@ -226,9 +234,15 @@ def row_of(page: str, command: Command, rows: Sequence[Row]) -> Row | None:
 
 
 def pages() -> dict[str, list[Command]]:
-    """Return the commands of each page that has any, by its name below doc/source."""
+    """Return the commands of each page that has any, by its name below doc/source, and of `README`."""
     found = {page.relative_to(SOURCE).with_suffix("").as_posix(): commands(page) for page in SOURCE.rglob("*.rst")}
+    found[README] = commands(path_of(README))
     return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a page."""
+    return ROOT / "README.md" if name == README else SOURCE / f"{name}.rst"
 
 
 def main() -> None:
