@@ -14,13 +14,21 @@ version = release = distribution(project).version
 extensions = [
     "cliff.sphinxext",
     "openstackdocstheme",
+    "oslo_config.sphinxconfiggen",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
+    "oslo_policy.sphinxpolicygen",
+    "release_notes",
     "metrics",
     "notifications",
+    "programs",
     "rest_api",
     "transitions",
 ]
+# Both paths are relative to this directory; .gitignore has what is written.
+_ETC = Path(__file__).parents[2] / "etc" / "fpga_pool"
+config_generator_config_file = [(str(_ETC / "fpga-pool-config-generator.conf"), "_samples/fpga-pool")]
+policy_generator_config_file = [(str(_ETC / "fpga-pool-policy-generator.conf"), "_samples/fpga-pool")]
 html_theme = "openstackdocs"
 # The theme would otherwise look for the project on opendev.org.
 openstackdocs_auto_name = False
