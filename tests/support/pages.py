@@ -153,6 +153,9 @@ def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> 
             command, todo = (todo[0].text, todo[1:]) if starts else (SERVER, todo)
             endpoint = running.enter_context(_running(command, directory, {**environment, "OS_API__PORT": "0"}))
             environment["FPGA_POOL_ENDPOINT"] = endpoint
+        if pool and not starts:  # the page says nothing of where the pool keeps its state
+            database = home / ".local" / "state" / "fpga_pool" / "pool.sqlite"
+            environment["OS_DATABASE__CONNECTION"] = f"sqlite:///{database}"
         for block in blocks(page):
             if block.caption:
                 (directory / block.caption).write_text(block.text.replace(ENDPOINT, endpoint))
