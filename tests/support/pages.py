@@ -37,6 +37,7 @@ _VARIABLE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+00:00)"), "TIME"),
     (re.compile(r"node-\d/sim0/slot\d"), "SLOT"),
+    (re.compile(r"(?<=\| )[\w-]{24}(?= \|)"), "CODE"),
     (re.compile(r"\d+\.\d+(e-\d+)?"), "NUMBER"),
     # Complete are both; the client has told the pool that it holds the result, or is about to.
     (re.compile(r"\bRESULT_HELD\b"), "COMPLETED"),
@@ -135,8 +136,18 @@ def _form(text: str) -> str:
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
-def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> list[str]:
+def run(
+    page: Path,
+    directory: Path,
+    todo: Sequence[Command],
+    *,
+    pool: bool,
+    shell: Sequence[str] = ("bash",),
+    timeout_s: float = PAGE_TIMEOUT_S,
+) -> list[str]:
     """Run commands of a page in one shell, in `directory`; return where the page differs from what happened.
+
+    `shell` is the command that runs a script.
 
     Blocks with a caption are files of that name. `pool`: the commands are for an embedded pool, which is started as the
     page says, or else as the user's guide does. A command is expected to fail if what is shown is the message of a
@@ -160,7 +171,7 @@ def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> 
             if block.caption:
                 (directory / block.caption).write_text(block.text.replace(ENDPOINT, endpoint))
         texts = [one.text.replace(ENDPOINT, endpoint) for one in todo]
-        return _differences(page, todo, _results(texts, directory, environment))
+        return _differences(page, todo, _results(texts, directory, environment, shell, timeout_s))
 
 
 @contextlib.contextmanager
@@ -181,14 +192,16 @@ def _running(command: str, directory: Path, environment: Mapping[str, str]) -> I
         process.wait(STOP_TIMEOUT_S)
 
 
-def _results(texts: Sequence[str], directory: Path, environment: Mapping[str, str]) -> list[tuple[int, str]]:
+def _results(
+    texts: Sequence[str], directory: Path, environment: Mapping[str, str], shell: Sequence[str], timeout_s: float
+) -> list[tuple[int, str]]:
     """Run commands in one shell; return the exit status and the output of each."""
     mark = "=#=#= end of command"
     script = "".join(f"{{ {text}\n}} 2>&1\nstatus=$?; echo; echo '{mark}' $status\n" for text in texts)
     (directory / "page.sh").write_text(script)
     # Unlike the timeout of `run`, this one ends the commands that the shell has started, too.
     done = subprocess.run(
-        ["timeout", "--kill-after=10", f"{PAGE_TIMEOUT_S}", "bash", "page.sh"],
+        ["timeout", "--kill-after=10", f"{timeout_s}", *shell, "page.sh"],
         stdin=subprocess.DEVNULL,
         cwd=directory,
         env=environment,
@@ -197,7 +210,7 @@ def _results(texts: Sequence[str], directory: Path, environment: Mapping[str, st
         check=False,
     )
     parts = re.findall(rf"(.*?)\n{mark} (\d+)\n", done.stdout, re.DOTALL)
-    assert len(parts) == len(texts), f"not complete within {PAGE_TIMEOUT_S:g} s: {texts[len(parts)]}"
+    assert len(parts) == len(texts), f"not complete within {timeout_s:g} s: {texts[len(parts)]}: {done.stderr}"
     return [(int(status), output) for output, status in parts]
 
 

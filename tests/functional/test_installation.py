@@ -1,0 +1,96 @@
+"""The installation of a pool on several hosts, as its pages show it, on a machine whose /etc and /var/lib are copies."""
+
+import contextlib
+import os
+import shlex
+import shutil
+
+import pytest
+
+from support.pages import ROOT, blocks, pages, path_of, row_of, run, table
+from support.servers import MariaDB, RabbitMQ
+
+THIS_TEST = "functional/test_installation.py"
+ROWS = table()
+#: Each call of rabbitmqctl starts a virtual machine of Erlang.
+TIMEOUT_S = 700.0
+RABBITMQCTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
+#: What is written below /etc and /var/lib is forgotten with the shell.
+MACHINE = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs scratch
+mkdir scratch/lib
+cp -a /etc scratch/etc
+mount --bind scratch/etc /etc
+mount --bind scratch/lib /var/lib
+mkdir -p /etc/sysusers.d /etc/tmpfiles.d /etc/fpga_pool
+cp fpga_pool.conf /etc/fpga_pool/
+exec bash "$@"
+"""
+
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "systemd-sysusers", "systemd-tmpfiles"))),
+        reason="needs root, and the programs of systemd",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def servers(run_server, servers_directory):
+    """Servers whose accounts are those of the page."""
+    directory = servers_directory / "installation"
+    directory.mkdir(mode=0o711)
+    with contextlib.ExitStack() as ends:
+        started = []
+        for server in (RabbitMQ(directory), MariaDB(directory)):
+            running = contextlib.contextmanager(run_server)(server)
+            started.append(ends.enter_context(running))
+        rabbitmq, mariadb = started
+        rabbitmq._run([RABBITMQCTL, "delete_user", "fpga_pool"])
+        yield rabbitmq, mariadb
+
+
+@pytest.fixture
+def programs(servers, tmp_path):
+    """A directory of the programs by which an operator commands the servers."""
+    rabbitmq, mariadb = servers
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in rabbitmq._environment().items())
+    login = f"--no-defaults --protocol=tcp --host=127.0.0.1 --port={mariadb.port} --user=fpga_pool"
+    for name, text in (
+        ("rabbitmqctl", f'{variables}exec runuser -u rabbitmq -- {RABBITMQCTL} "$@"'),
+        ("mariadb", f'MYSQL_PWD={mariadb.password} exec {shutil.which("mariadb")} {login} "$@"'),
+    ):
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    return directory
+
+
+def shown(name):
+    return [one for one in pages()[name] if (row := row_of(name, one, ROWS)) and row.test == THIS_TEST]
+
+
+def install(name, tmp_path):
+    (tmp_path / "etc").symlink_to(ROOT / "etc")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "machine.sh").write_text(MACHINE)
+    shell = ("unshare", "--mount", "bash", "machine.sh")
+    return run(path_of(name), tmp_path, shown(name), pool=False, shell=shell, timeout_s=TIMEOUT_S)
+
+
+def test_a_controller_is_installed_as_its_page_shows(servers, programs, tmp_path, monkeypatch):
+    _, mariadb = servers
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (text,) = (block.text for block in blocks(path_of("admin/services")) if "[database]" in block.text)
+    (tmp_path / "fpga_pool.conf").write_text(
+        text.replace("@10.0.0.1/fpga_pool", f"@127.0.0.1:{mariadb.port}/fpga_pool")
+    )
+    assert install("admin/services", tmp_path) == []
+
+
+def test_the_hook_of_a_compute_node_is_installed_as_its_page_shows(tmp_path):
+    (tmp_path / "fpga_pool.conf").touch()
+    assert install("admin/compute-node", tmp_path) == []
