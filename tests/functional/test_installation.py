@@ -1,4 +1,4 @@
-"""The installation of a pool on several hosts, as its pages show it, on a machine whose /etc and /var/lib are copies."""
+"""The installation of a pool on several hosts, as its pages show it, in copies of /etc and /var/lib."""
 
 import contextlib
 import os

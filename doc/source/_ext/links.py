@@ -1,4 +1,4 @@
-"""Checks the links of the built pages: each leads to a file, and each fragment to an anchor of it; else it is a warning.
+"""Checks the links of the built pages: one that leads to no file, or to no anchor of it, is a warning.
 
 Addresses of other sites are for `sphinx-build -b linkcheck`, which needs a network.
 """
