@@ -61,7 +61,7 @@ def programs(servers, tmp_path):
     variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in rabbitmq._environment().items())
     login = f"--no-defaults --protocol=tcp --host=127.0.0.1 --port={mariadb.port} --user=fpga_pool"
     for name, text in (
-        ("rabbitmqctl", f'{variables}exec runuser -u rabbitmq -- {RABBITMQCTL} "$@"'),
+        ("rabbitmqctl", f'{variables}cd /; exec runuser -u rabbitmq -- {RABBITMQCTL} "$@"'),
         ("mariadb", f'MYSQL_PWD={mariadb.password} exec {shutil.which("mariadb")} {login} "$@"'),
     ):
         (directory / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -89,6 +89,14 @@ def test_a_controller_is_installed_as_its_page_shows(servers, programs, tmp_path
         text.replace("@10.0.0.1/fpga_pool", f"@127.0.0.1:{mariadb.port}/fpga_pool")
     )
     assert install("admin/services", tmp_path) == []
+
+
+def test_the_panel_of_horizon_is_enabled_as_its_page_shows(tmp_path):
+    packages = tmp_path / "SITE_PACKAGES"
+    (packages / "openstack_dashboard" / "local" / "enabled").mkdir(parents=True)
+    (packages / "fpga_pool").symlink_to(ROOT / "fpga_pool")
+    assert run(path_of("admin/horizon"), tmp_path, shown("admin/horizon"), pool=False) == []
+    assert len(list(packages.glob("openstack_dashboard/local/enabled/_2*.py"))) == 3
 
 
 def test_the_hook_of_a_compute_node_is_installed_as_its_page_shows(tmp_path):

@@ -144,10 +144,11 @@ def run(
     pool: bool,
     shell: Sequence[str] = ("bash",),
     timeout_s: float = PAGE_TIMEOUT_S,
+    extra: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run commands of a page in one shell, in `directory`; return where the page differs from what happened.
 
-    `shell` is the command that runs a script.
+    `shell` is the command that runs a script, `extra` are more variables of its environment.
 
     Blocks with a caption are files of that name. `pool`: the commands are for an embedded pool, which is started as the
     page says, or else as the user's guide does. A command is expected to fail if what is shown is the message of a
@@ -157,6 +158,7 @@ def run(
     home.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "XDG_"))}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "200"}
+    environment |= extra or {}
     starts = todo and todo[0].text.removeprefix(".venv/bin/").startswith(SERVER)
     with contextlib.ExitStack() as running:
         endpoint = ENDPOINT
