@@ -13,7 +13,7 @@ from support.servers import MariaDB, RabbitMQ
 THIS_TEST = "functional/test_installation.py"
 ROWS = table()
 #: Each call of rabbitmqctl starts a virtual machine of Erlang.
-TIMEOUT_S = 700.0
+TIMEOUT_S = 1500.0
 RABBITMQCTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 #: What is written below /etc and /var/lib is forgotten with the shell.
 MACHINE = """
@@ -29,7 +29,7 @@ exec bash "$@"
 """
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1700),
     pytest.mark.skipif(
         os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "systemd-sysusers", "systemd-tmpfiles"))),
         reason="needs root, and the programs of systemd",
