@@ -57,7 +57,6 @@ LONG = (
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
-    "functional/test_installation.py",
     "functional/test_testbed.py",
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.

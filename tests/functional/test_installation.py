@@ -1,20 +1,15 @@
 """The installation of a pool on several hosts, as its pages show it, in copies of /etc and /var/lib."""
 
-import contextlib
 import os
-import shlex
 import shutil
 
 import pytest
 
 from support.pages import ROOT, blocks, pages, path_of, row_of, run, table
-from support.servers import MariaDB, RabbitMQ
+from support.servers import MariaDB
 
 THIS_TEST = "functional/test_installation.py"
 ROWS = table()
-#: Each call of rabbitmqctl starts a virtual machine of Erlang.
-TIMEOUT_S = 1500.0
-RABBITMQCTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 #: What is written below /etc and /var/lib is forgotten with the shell.
 MACHINE = """
 set -e
@@ -28,44 +23,29 @@ cp fpga_pool.conf /etc/fpga_pool/
 exec bash "$@"
 """
 
-pytestmark = [
-    pytest.mark.timeout(1700),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "systemd-sysusers", "systemd-tmpfiles"))),
-        reason="needs root, and the programs of systemd",
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def servers(run_server, servers_directory):
-    """Servers whose accounts are those of the page."""
-    directory = servers_directory / "installation"
-    directory.mkdir(mode=0o711)
-    with contextlib.ExitStack() as ends:
-        started = []
-        for server in (RabbitMQ(directory), MariaDB(directory)):
-            running = contextlib.contextmanager(run_server)(server)
-            started.append(ends.enter_context(running))
-        rabbitmq, mariadb = started
-        rabbitmq._run([RABBITMQCTL, "delete_user", "fpga_pool"])
-        yield rabbitmq, mariadb
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "systemd-sysusers", "systemd-tmpfiles"))),
+    reason="needs root, and the programs of systemd",
+)
 
 
 @pytest.fixture
-def programs(servers, tmp_path):
-    """A directory of the programs by which an operator commands the servers."""
-    rabbitmq, mariadb = servers
+def mariadb(run_server, servers_directory):
+    """A server whose account is that of the page, which gives it another password."""
+    directory = servers_directory / "installation"
+    directory.mkdir(mode=0o711)
+    yield from run_server(MariaDB(directory))
+
+
+@pytest.fixture
+def programs(mariadb, tmp_path):
+    """A directory of the program by which an operator commands the server."""
     directory = tmp_path / "programs"
     directory.mkdir()
-    variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in rabbitmq._environment().items())
     login = f"--no-defaults --protocol=tcp --host=127.0.0.1 --port={mariadb.port} --user=fpga_pool"
-    for name, text in (
-        ("rabbitmqctl", f'{variables}cd /; exec runuser -u rabbitmq -- {RABBITMQCTL} "$@"'),
-        ("mariadb", f'MYSQL_PWD={mariadb.password} exec {shutil.which("mariadb")} {login} "$@"'),
-    ):
-        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
-        (directory / name).chmod(0o755)
+    program = directory / "mariadb"
+    program.write_text(f'#!/bin/sh\nMYSQL_PWD={mariadb.password} exec {shutil.which("mariadb")} {login} "$@"\n')
+    program.chmod(0o755)
     return directory
 
 
@@ -78,11 +58,10 @@ def install(name, tmp_path):
     (tmp_path / "scratch").mkdir()
     (tmp_path / "machine.sh").write_text(MACHINE)
     shell = ("unshare", "--mount", "bash", "machine.sh")
-    return run(path_of(name), tmp_path, shown(name), pool=False, shell=shell, timeout_s=TIMEOUT_S)
+    return run(path_of(name), tmp_path, shown(name), pool=False, shell=shell)
 
 
-def test_a_controller_is_installed_as_its_page_shows(servers, programs, tmp_path, monkeypatch):
-    _, mariadb = servers
+def test_a_controller_is_installed_as_its_page_shows(mariadb, programs, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     (text,) = (block.text for block in blocks(path_of("admin/services")) if "[database]" in block.text)
     (tmp_path / "fpga_pool.conf").write_text(
