@@ -24,6 +24,8 @@ SHOWN = {
 BEFORE = {
     "admin/gangs": ["cp $IMAGE gang.qcow2"],
     "admin/nova": ["openstack project create research"],
+    "admin/placement": ["openstack project create --or-show service"],
+    "admin/policy": ["openstack project create --or-show service"],
 }
 #: What the pool of this cloud needs untouched by other tests, and what would be in their way.
 AFTER = (
@@ -43,11 +45,13 @@ def cloud(all_in_one):
 
 @pytest.mark.parametrize("name", [name for name, shown in SHOWN.items() if shown])
 def test_a_page_shows_commands_that_the_cloud_takes(name, cloud, tmp_path):
-    """The account `fpga_pool` is there already: here each page makes one of its own."""
+    """The account `fpga_pool` and the service `fpga` are there already: here each page makes some of its own."""
     own = name.replace("/", "-")
     environment = pool_environment(cloud) | {"IMAGE": str(cloud.directory / "hello.qcow2")}
     todo = [Command(0, text, "") for text in BEFORE.get(name, ())]
-    todo += [replace(one, text=re.sub("fpga[_-]pool", own, one.text)) for one in SHOWN[name]]
+    for one in SHOWN[name]:
+        text = re.sub(r"\bfpga(?= public|$)", "page", re.sub("fpga[_-]pool", own, one.text))
+        todo.append(replace(one, text=text))
     (tmp_path / ".venv-cloud").symlink_to(cloud.programs.parent)
     try:
         assert run(path_of(name), tmp_path, todo, pool=False, timeout_s=TIMEOUT_S, extra=environment) == []
