@@ -13,14 +13,28 @@ version = release = distribution(project).version
 
 extensions = [
     "cliff.sphinxext",
+    "myst_nb",
     "openstackdocstheme",
+    "oslo_config.sphinxconfiggen",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
+    "oslo_policy.sphinxpolicygen",
+    "release_notes",
+    "links",
     "metrics",
     "notifications",
+    "programs",
     "rest_api",
     "transitions",
 ]
+# Both paths are relative to this directory; .gitignore has what is written.
+_ETC = Path(__file__).parents[2] / "etc" / "fpga_pool"
+config_generator_config_file = [(str(_ETC / "fpga-pool-config-generator.conf"), "_samples/fpga-pool")]
+policy_generator_config_file = [(str(_ETC / "fpga-pool-policy-generator.conf"), "_samples/fpga-pool")]
+# Tests run the notebooks.  One whose result is the same on every machine asks to be run here, too, for its pictures.
+nb_execution_mode = "off"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
 html_theme = "openstackdocs"
 # The theme would otherwise look for the project on opendev.org.
 openstackdocs_auto_name = False

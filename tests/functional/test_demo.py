@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fpga_pool.client import Client
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
 
 
 #: One file is enough: what is computed over many is in another test.
@@ -27,7 +27,7 @@ def demo(*words, change="pass"):
     return subprocess.run(command, env=columns, capture_output=True, text=True, timeout=280, check=False)
 
 
-def test_acts_end_as_they_should_and_are_those_of_the_readme(tmp_path):
+def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
     found = tmp_path / "demo.json"
     done = demo("--output", tmp_path / "demo", "--json", found)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,12 +38,12 @@ def test_acts_end_as_they_should_and_are_those_of_the_readme(tmp_path):
     acts = numbers["acts"]
     assert len(acts) == 4
     assert "4 of 4 acts ended as they should." in done.stdout
-    readme = README.read_text()
+    page = PAGE.read_text()
     for act in acts:
         assert act["ok"]
         for line in (act["name"], *(f"    {line}" for line in act["lines"])):
             assert f"{line}\n" in done.stdout, "a line does not fit 80 columns"
-        assert f"\n    {act['name']}\n" in readme, "README.md shows other acts"
+        assert f"\n    {act['name']}\n" in page, "the page of the demo shows other acts"
 
 
 def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_it_is_interrupted(tmp_path):

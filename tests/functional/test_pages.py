@@ -2,10 +2,11 @@
 
 import re
 import shutil
+import sys
 
 import pytest
 
-from support.pages import PAGES_TEST, ROOT, SOURCE, pages, row_of, run, table
+from support.pages import PAGES_TEST, ROOT, pages, path_of, row_of, run, table
 
 ROWS = table()
 #: The commands of each page that are run here.
@@ -23,6 +24,8 @@ def test_a_page_shows_what_its_commands_print(name, tmp_path):
         pytest.skip("curl is not installed")
     for file, size in INPUTS.items():
         (tmp_path / file).write_bytes(bytes(size))
-    (tmp_path / "doc").symlink_to(ROOT / "doc")
+    for file in ("doc", "README.md", "LICENSE"):
+        (tmp_path / file).symlink_to(ROOT / file)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
     pool = any(re.search(r"fpga-pool(-standalone)?( |$)", one.text) for one in SHOWN[name])
-    assert run(SOURCE / f"{name}.rst", tmp_path, SHOWN[name], pool=pool) == []
+    assert run(path_of(name), tmp_path, SHOWN[name], pool=pool) == []

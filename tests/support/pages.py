@@ -18,6 +18,8 @@ from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
+#: The page of the name that is not below `SOURCE`.
+README = "README"
 #: The test that runs commands as they are.
 PAGES_TEST = "functional/test_pages.py"
 #: A command that runs until it is stopped, and the output that says that it is ready.
@@ -27,6 +29,7 @@ ENDPOINT = "http://127.0.0.1:9511"
 START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 240.0, 60.0
 
 _DIRECTIVE = re.compile(r"( *)\.\. code-block:: (\w+)$")
+_FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _PROMPT = re.compile(r"(?:[\w-]+ )?[$#] (.*)")
 #: What differs from run to run: these are compared by their form only.
 _VARIABLE = (
@@ -34,6 +37,7 @@ _VARIABLE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+00:00)"), "TIME"),
     (re.compile(r"node-\d/sim0/slot\d"), "SLOT"),
+    (re.compile(r"(?<=\| )[\w-]{24}(?= \|)"), "CODE"),
     (re.compile(r"\d+\.\d+(e-\d+)?"), "NUMBER"),
     # Complete are both; the client has told the pool that it holds the result, or is about to.
     (re.compile(r"\bRESULT_HELD\b"), "COMPLETED"),
@@ -62,8 +66,13 @@ class Command:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
-    lines = page.read_text().splitlines()
+    """Yield the code blocks of a page, in reStructuredText or Markdown."""
+    text = page.read_text()
+    if page.suffix == ".md":
+        for fence in _FENCE.finditer(text):
+            yield Block(fence[1], "", text[: fence.start()].count("\n") + 1, fence[2])
+        return
+    lines = text.splitlines()
     for number, line in enumerate(lines):
         directive = _DIRECTIVE.match(line)
         if directive is None:
@@ -127,8 +136,19 @@ def _form(text: str) -> str:
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
-def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> list[str]:
+def run(
+    page: Path,
+    directory: Path,
+    todo: Sequence[Command],
+    *,
+    pool: bool,
+    shell: Sequence[str] = ("bash",),
+    timeout_s: float = PAGE_TIMEOUT_S,
+    extra: Mapping[str, str] | None = None,
+) -> list[str]:
     """Run commands of a page in one shell, in `directory`; return where the page differs from what happened.
+
+    `shell` is the command that runs a script, `extra` are more variables of its environment.
 
     Blocks with a caption are files of that name. `pool`: the commands are for an embedded pool, which is started as the
     page says, or else as the user's guide does. A command is expected to fail if what is shown is the message of a
@@ -138,18 +158,22 @@ def run(page: Path, directory: Path, todo: Sequence[Command], *, pool: bool) -> 
     home.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "XDG_"))}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "200"}
-    starts = todo and todo[0].text.startswith(SERVER)
+    environment |= extra or {}
+    starts = todo and todo[0].text.removeprefix(".venv/bin/").startswith(SERVER)
     with contextlib.ExitStack() as running:
         endpoint = ENDPOINT
         if pool:
             command, todo = (todo[0].text, todo[1:]) if starts else (SERVER, todo)
             endpoint = running.enter_context(_running(command, directory, {**environment, "OS_API__PORT": "0"}))
             environment["FPGA_POOL_ENDPOINT"] = endpoint
+        if pool and not starts:  # the page says nothing of where the pool keeps its state
+            database = home / ".local" / "state" / "fpga_pool" / "pool.sqlite"
+            environment["OS_DATABASE__CONNECTION"] = f"sqlite:///{database}"
         for block in blocks(page):
             if block.caption:
                 (directory / block.caption).write_text(block.text.replace(ENDPOINT, endpoint))
         texts = [one.text.replace(ENDPOINT, endpoint) for one in todo]
-        return _differences(page, todo, _results(texts, directory, environment))
+        return _differences(page, todo, _results(texts, directory, environment, shell, timeout_s))
 
 
 @contextlib.contextmanager
@@ -170,14 +194,16 @@ def _running(command: str, directory: Path, environment: Mapping[str, str]) -> I
         process.wait(STOP_TIMEOUT_S)
 
 
-def _results(texts: Sequence[str], directory: Path, environment: Mapping[str, str]) -> list[tuple[int, str]]:
+def _results(
+    texts: Sequence[str], directory: Path, environment: Mapping[str, str], shell: Sequence[str], timeout_s: float
+) -> list[tuple[int, str]]:
     """Run commands in one shell; return the exit status and the output of each."""
     mark = "=#=#= end of command"
     script = "".join(f"{{ {text}\n}} 2>&1\nstatus=$?; echo; echo '{mark}' $status\n" for text in texts)
     (directory / "page.sh").write_text(script)
     # Unlike the timeout of `run`, this one ends the commands that the shell has started, too.
     done = subprocess.run(
-        ["timeout", "--kill-after=10", f"{PAGE_TIMEOUT_S}", "bash", "page.sh"],
+        ["timeout", "--kill-after=10", f"{timeout_s}", *shell, "page.sh"],
         stdin=subprocess.DEVNULL,
         cwd=directory,
         env=environment,
@@ -186,7 +212,7 @@ def _results(texts: Sequence[str], directory: Path, environment: Mapping[str, st
         check=False,
     )
     parts = re.findall(rf"(.*?)\n{mark} (\d+)\n", done.stdout, re.DOTALL)
-    assert len(parts) == len(texts), f"not complete within {PAGE_TIMEOUT_S:g} s: {texts[len(parts)]}"
+    assert len(parts) == len(texts), f"not complete within {timeout_s:g} s: {texts[len(parts)]}: {done.stderr}"
     return [(int(status), output) for output, status in parts]
 
 
@@ -226,9 +252,15 @@ def row_of(page: str, command: Command, rows: Sequence[Row]) -> Row | None:
 
 
 def pages() -> dict[str, list[Command]]:
-    """Return the commands of each page that has any, by its name below doc/source."""
+    """Return the commands of each page that has any, by its name below doc/source, and of `README`."""
     found = {page.relative_to(SOURCE).with_suffix("").as_posix(): commands(page) for page in SOURCE.rglob("*.rst")}
+    found[README] = commands(path_of(README))
     return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a page."""
+    return ROOT / "README.md" if name == README else SOURCE / f"{name}.rst"
 
 
 def main() -> None:

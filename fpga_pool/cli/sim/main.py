@@ -239,6 +239,19 @@ def _task_workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return task_workload.run(arguments)
 
 
+def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cli.sim import problem
+
+    problem.add_arguments(parser)
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="random seed (default: 0)")
+
+
+def _problem(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cli.sim import problem
+
+    return problem.run(arguments)
+
+
 def _add_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import gang_workload
 
@@ -296,6 +309,12 @@ def _show_figures(result: Mapping[str, Any]) -> None:
 #: Every subcommand, by name.
 COMMANDS: Mapping[str, _Command] = {
     "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan, _show_lines),
+    "problem": _Command(
+        "Make the problem of a batch: from the makespan paper, a trace, or a running pool.",
+        _add_problem_arguments,
+        _problem,
+        _show_lines,
+    ),
     "online": _Command(
         "Simulate jobs that arrive over time, on a pool of equal hosts.", _add_online_arguments, _online, _show_lines
     ),

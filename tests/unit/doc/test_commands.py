@@ -1,11 +1,13 @@
 """Every command on a page is run by a test or says why not, and all are commands that there are, with their options."""
 
 import argparse
+import functools
 import re
 import shlex
+import warnings
+from unittest import mock
 
 import pytest
-from cliff.commandmanager import CommandManager
 
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.cli.client.main import PoolApp
@@ -37,9 +39,10 @@ def simple_commands(text):
 def parse(words):
     """Parse a command of ours as its program would, without running it; SystemExit is a mistake in it."""
     program, words = words[0].rpartition("/")[2], words[1:]
-    if program == "openstack" and re.match(r"(--\S+ \S+ )*fpga ", " ".join(words)):
-        words = words[words.index("fpga") :]
-        _parse_cliff(PoolApp(command_manager=CommandManager("openstack.fpga.v1")), words)
+    if program == "openstack":
+        while words[0].startswith("--"):  # an option of all commands, and its value
+            words = words[2:]
+        _parse_cliff(_openstack(), words)
     elif program in APPS:
         app = APPS[program]()
         _, words = app.parser.parse_known_args(words)
@@ -52,6 +55,20 @@ def _parse_cliff(app, words):
     factory, name, rest = app.command_manager.find_command(words)
     parser = factory(app, None, cmd_name=name).get_parser(name)
     parser.parse_args(rest)
+
+
+@functools.cache
+def _openstack():
+    """Return openstackclient with the commands of the APIs that it chooses by default, and of those that pages name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of modules that osc_lib imports of its own
+        from openstackclient.shell import OpenStackShell
+
+        app = OpenStackShell()
+    for group in ("common", "compute.v2", "fpga.v1", "identity.v3", "image.v2", "network.v2", "placement.v1"):
+        app.command_manager.add_command_group(f"openstack.{group}")
+    app.client_manager = mock.Mock(_api_version={"compute": "2", "placement": "1.37"})
+    return app
 
 
 APPS = {"fpga-pool": PoolApp, "fpga-pool-manage": ManageApp}

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "doc" / "source" / "_ext"))
 import rest_api as page
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "doc/source/user/api.rst").read_text()
+TEXT = (ROOT / "doc/source/api-ref/index.rst").read_text()
 #: Parts of a path as the table of operations and as OpenAPI write them.
 BRACES = str.maketrans("<>", "{}")
 PATHS = re.findall(r"^\.\. rest-api:: (\S+)$", TEXT, re.MULTILINE)

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 LIST = ROOT / "doc" / "source" / "words-to-avoid.csv"
 PLACES = ("README.md", "CONTRIBUTING.md", "devstack", "doc/source", "etc", "fpga_pool", "releasenotes/changes", "tools")
-KINDS = {"", ".cfg", ".conf", ".csv", ".md", ".py", ".rst", ".sh", ".toml", ".yaml"}
+KINDS = {"", ".cfg", ".conf", ".csv", ".ipynb", ".md", ".py", ".rst", ".sh", ".toml", ".yaml"}
 
 
 def words_to_avoid():

@@ -9,11 +9,13 @@ import threading
 
 import pytest
 
+from fpga_pool.guest import tool
 from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines, encode
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances import channel as channels
 from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
+from support.pages import blocks, commands, path_of
 
 SLOT = "h0/sim0/slot0"
 PATIENCE_S = 60.0
@@ -212,3 +214,24 @@ def test_a_host_that_says_nothing_is_given_up_in_time():
     with Port(line, timeout_s=0.05, attempts=2) as port, pytest.raises(Interrupted, match="did not answer in"):
         port.describe()
     line.close()
+
+
+def test_the_guests_tool_prints_what_its_page_shows(new_channel, monkeypatch, tmp_path, capsys):
+    line = new_channel("sha256")
+    device = "/dev/virtio-ports/org.fpga_pool.0"
+    monkeypatch.setattr(tool, "all_ports", lambda: [(0, device)])
+    monkeypatch.setattr(tool, "find", lambda number: device)
+    monkeypatch.setattr(tool, "Accelerator", lambda _, timeout_s: Port(line, timeout_s=timeout_s))
+    monkeypatch.chdir(tmp_path)
+    page = path_of("user/guest")
+    for block in blocks(page):
+        if block.caption:
+            (tmp_path / block.caption).write_text(block.text)
+    shown = [one for one in commands(page) if one.output]
+    assert [one.text.split()[1] for one in shown] == ["list", "run"]
+    output = tmp_path / "output"
+    for one in shown:
+        to_file = ["--output", str(output)] if "run" in one.text else []
+        assert tool.main([*one.text.split()[1:], *to_file]) == 0
+        printed = output.read_text() if to_file else capsys.readouterr().out
+        assert printed.strip() == one.output

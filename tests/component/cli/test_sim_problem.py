@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pytest
+
+from fpga_pool.cli.sim.main import main
+from fpga_pool.client.api import PoolApi
+from fpga_pool.model.messages.work import JobRequest
+from fpga_pool.sim.files import read_plan, read_problem
+
+SCENARIO = """
+format_version = 1
+[hosts.node]
+count = 2
+board = "demo"
+egress_mbps = 1000
+ingress_mbps = 500
+[hosts.client]
+egress_mbps = 100
+"""
+#: sha256 on a slot of the board demo takes 0.25 s + 1.5e-7 s/byte (catalogue.toml).
+TRACE = (
+    "# recorded by hand\nfunction,input_bytes,requester,release_s\nsha256,3000000,client,0\nsha256,1000000,client,0.5\n"
+)
+UUID = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "pool.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_the_workload_of_the_paper_is_planned_and_the_same_for_the_same_seed(tmp_path, capsys):
+    paths = [tmp_path / "one.npz", tmp_path / "two.npz"]
+    sizes = ["--jobs", "40", "--responders", "3", "--requesters", "6", "--seed", "4"]
+    for path in paths:
+        assert main(["problem", "joint", *sizes, "--out", str(path), "--json"]) == 0
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    said = json.loads(capsys.readouterr().out.splitlines()[0])
+    # Five accelerators on each responder (section 5.2).
+    assert (said["jobs"], said["accelerators"]) == (40, 15)
+    plan = tmp_path / "plan.npz"
+    assert main(["plan", str(paths[0]), "--policy", "ect", "--out", str(plan)]) == 0
+    assert len(read_plan(plan).accelerator) == 40
+
+
+def test_a_trace_runs_on_the_hosts_of_a_scenario(tmp_path, scenario, trace):
+    out = tmp_path / "problem.npz"
+    assert main(["problem", str(trace), "--pool", str(scenario), "--out", str(out)]) == 0
+    problem = read_problem(out)
+    assert problem.seconds.shape == (2, 8)  # two cards of four slots
+    assert problem.seconds[:, 0] == pytest.approx([0.25 + 0.45, 0.25 + 0.15])
+    assert problem.input_bytes.tolist() == [3_000_000, 1_000_000]
+    assert problem.release_s.tolist() == [0.0, 0.5]
+    assert problem.egress_bps[problem.requester].tolist() == [1e8, 1e8]
+    assert np.unique(problem.ingress_bps[problem.responder]).tolist() == [5e8]
+
+
+def test_a_batch_and_a_trace_run_on_the_slots_of_a_running_pool(tmp_path, pool, serve):
+    pool.open_data_port()
+    url = serve(pool)
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("function,input_bytes,requester\nsha256,5,node-1\n")
+    with PoolApi(url) as api:
+        job = JobRequest(uuid=UUID, name="x", function="sha256", requester="node-1", input_bytes=5)
+        batch = api.create_batch([job]).uuid
+    found = []
+    for work in (batch, str(trace)):
+        out = tmp_path / "problem.npz"
+        assert main(["problem", work, "--pool", url, "--out", str(out)]) == 0
+        found.append(read_problem(out))
+    for problem in found:
+        # Two slots of the board kintex7, on which sha256 takes 1 ms + 2.5e-9 s/byte.
+        assert problem.seconds == pytest.approx(np.full((1, 2), 0.001 + 5 * 2.5e-9))
+        assert problem.input_bytes.tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "jobs.csv: expected a head with function, input_bytes, requester"),
+        ("function,input_bytes\nsha256,5\n", "jobs.csv: job 1: requester is missing"),
+        ("function,input_bytes,requester\nsha256,-5,client\n", "job 1: input_bytes: expected a number, 0 or more"),
+        ("function,input_bytes,requester,release_s\nsha256,5,client,nan\n", "job 1: release_s: expected a number"),
+        ("function,input_bytes,requester\nsha256,5,nobody\n", "job 1: requester 'nobody' is not a host of the pool"),
+        ("function,input_bytes,requester\nfly,5,client\n", "job 1: function 'fly' is not in the catalogue"),
+    ],
+)
+def test_a_wrong_trace_is_refused_by_name_and_line(tmp_path, scenario, trace, capsys, text, message):
+    trace.write_text(text)
+    out = tmp_path / "problem.npz"
+    assert main(["problem", str(trace), "--pool", str(scenario), "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("pool", "status", "message"),
+    [
+        ([], 2, "--pool: required for a trace and for a batch"),
+        (["--pool", "http://127.0.0.1:1"], 1, "no pool responds at http://127.0.0.1:1"),
+        (["--pool", "missing.toml"], 2, "missing.toml"),
+    ],
+)
+def test_a_pool_that_is_not_there_is_said(tmp_path, trace, capsys, pool, status, message):
+    assert main(["problem", str(trace), *pool, "--out", str(tmp_path / "problem.npz")]) == status
+    assert message in capsys.readouterr().err
