@@ -1,17 +1,15 @@
 """The calls of the REST API, typed."""
 
 import os
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from fpga_pool.client import filters as f
 from fpga_pool.client.resources import next_marker, read, read_all, segment
-from fpga_pool.client.session import ApiSession, Login
+from fpga_pool.client.session import CREATE_PATIENCE_S, ApiSession, Login, create
 from fpga_pool.model.codec import to_plain
-from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
     BatchDetail,
@@ -38,13 +36,10 @@ from fpga_pool.model.rest import date
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
-#: What is listed, and created.
+#: What is listed.
 Listed = TypeVar("Listed", Batch, Gang, Job, Task, Slot, Card, Host, HistoryEntry, PoolEvent)
-Created = TypeVar("Created", Batch, Gang, JobList, Task)
 
 _PAGE = 1000
-#: Pauses between tries to create something: they double from the first to the longest; how long tries go on by default.
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S, CREATE_PATIENCE_S = 0.5, 4.0, 7.5
 
 
 class PoolApi:
@@ -107,7 +102,7 @@ class PoolApi:
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
-        return self._create(Batch, "batch", body, lambda: self.batch(uuid), patience_s)
+        return create(self._http, Batch, "batch", body, lambda: self.batch(uuid), patience_s)
 
     def begin_batch(
         self,
@@ -129,46 +124,7 @@ class PoolApi:
         def look() -> JobList:
             return self.job_list(uuid, with_batch=True)
 
-        return self._create(JobList, "", body, look, patience_s, params={"wait_s": wait_s})
-
-    def _create(
-        self,
-        kind: type[Created],
-        noun: str,
-        body: Mapping[str, object],
-        look: Callable[[], Created],
-        patience_s: float,
-        params: dict[str, Any] | None = None,
-    ) -> Created:
-        """Return what was created, as a `look` at it shows it where that was before, and the answer was lost.
-
-        `noun` is its key in the answer; "" = a batch, which is a part of what is returned.
-        """
-        path = "/v1/batches" if noun in ("batch", "") else f"/v1/{noun}s"
-        interrupted = exists = False
-        paused_s, pause_s = 0.0, _FIRST_PAUSE_S
-        while True:
-            try:
-                if exists:
-                    return look()
-                answer = self._http.call("POST", path, body=body, params=params, retry=False, secret=not noun)
-                return read(kind, answer, noun)
-            except DuplicateId:
-                if not interrupted:
-                    raise
-                exists = True
-            except NotFound:
-                if not exists:
-                    raise
-                raise DuplicateId(f"{noun or 'batch'} {body['uuid']} or a part of it is of another request") from None
-            except TooManyRequests:
-                raise  # it was repeated for long enough
-            except ServiceUnavailable:
-                if paused_s >= patience_s:
-                    raise
-                interrupted = True
-                time.sleep(pause_s)
-                paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
+        return create(self._http, JobList, "", body, look, patience_s, params={"wait_s": wait_s})
 
     def plan(self, jobs: Sequence[JobRequest], **options: Unpack[f.BatchOptions]) -> PlannedBatch:
         """Return what would become of a batch if it was created now, with the errors of `create_batch`.
@@ -286,7 +242,7 @@ class PoolApi:
         body |= {name: text for name, text in (("image", image), ("command", command)) if text}
         uuid = uuid or str(uuid4())
         body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
-        return self._create(Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
+        return create(self._http, Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
 
     def gangs(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
@@ -313,7 +269,7 @@ class PoolApi:
         """Queue a pipeline; see `create_batch`."""
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)}
-        return self._create(Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
+        return create(self._http, Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
 
     def pipelines(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
@@ -347,7 +303,7 @@ class PoolApi:
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "function": function, "topology": str(topology)}
         body |= {"shares": to_plain(shares), "shapes": to_plain(shapes)}
-        return self._create(Task, "task", body, lambda: self.task(uuid).task, patience_s)
+        return create(self._http, Task, "task", body, lambda: self.task(uuid).task, patience_s)
 
     def tasks(self, limit: int | None = 100, **filters: Unpack[f.TaskFilters]) -> list[Task]:
         """Return the newest tasks of the project, newest first."""

@@ -1,9 +1,11 @@
-"""What lists of the API are narrowed by, and what batches are created with."""
+"""What lists of the API are narrowed by, and what batches are created and run with."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 from fpga_pool.model.rest import date
+from fpga_pool.transfer.frames import SMALL_BYTES
 
 
 class BatchOptions(TypedDict, total=False):
@@ -22,6 +24,27 @@ class BatchOptions(TypedDict, total=False):
 def as_body(options: BatchOptions) -> dict[str, object]:
     """Return options as the API takes them."""
     return {**options, **({"deadline_at": date(options["deadline_at"])} if "deadline_at" in options else {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Parameters of a run."""
+
+    max_streams: int = 64
+    #: Inputs and results up to this size in bytes share a connection to their host; larger ones use a separate one.
+    small_bytes: int = SMALL_BYTES
+    #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
+    fast_poll_s: float = 0.1
+    slow_poll_s: float = 1.0
+    #: How long before its planned begin a stream is opened.
+    open_ahead_s: float = 1.0
+    #: Pause before a broken stream is opened again: it doubles from the first to the longest.
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+    #: For how long the API may be silent.
+    patience_s: float = 120.0
+    #: For how long the whole batch may take.
+    timeout_s: float = 86_400.0
 
 
 class BatchChanges(TypedDict, total=False):

@@ -12,11 +12,11 @@ from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters
+from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters, RunSettings
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
-from fpga_pool.client.runner import BatchRunner, RunSettings
+from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology

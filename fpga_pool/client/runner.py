@@ -9,12 +9,11 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.filters import BatchOptions
+from fpga_pool.client.filters import BatchOptions, RunSettings
 from fpga_pool.client.inputs import Input, job_requests
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
@@ -27,7 +26,6 @@ from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Host, Job, JobState
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.transfer.client import ResultInfo, TransferCancelled
-from fpga_pool.transfer.frames import SMALL_BYTES
 
 #: Expected delay until the pool learns from the agent that the responder has the whole input.
 _REPORT_S = 5.0
@@ -40,27 +38,6 @@ _REPORTED = tuple(state for state in JobState if state not in (JobState.STAGED, 
 #: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
 #: scheduler that is asked has just died.
 _POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """Parameters of a run."""
-
-    max_streams: int = 64
-    #: Inputs and results up to this size in bytes share a connection to their host; larger ones use a separate one.
-    small_bytes: int = SMALL_BYTES
-    #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
-    fast_poll_s: float = 0.1
-    slow_poll_s: float = 1.0
-    #: How long before its planned begin a stream is opened.
-    open_ahead_s: float = 1.0
-    #: Pause before a broken stream is opened again: it doubles from the first to the longest.
-    first_pause_s: float = 0.1
-    longest_pause_s: float = 5.0
-    #: For how long the API may be silent.
-    patience_s: float = 120.0
-    #: For how long the whole batch may take.
-    timeout_s: float = 86_400.0
 
 
 class BatchRunner:

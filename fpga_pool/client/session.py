@@ -1,13 +1,14 @@
-"""HTTP session with the API: calls have time limits, errors become the pool's exceptions; the pool's clock."""
+"""HTTP session with the API: time limits, errors as exceptions of the pool, its clock; and how things are created."""
 
 import math
 import re
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 from keystoneauth1 import adapter, session
@@ -15,11 +16,14 @@ from keystoneauth1 import exceptions as ksa
 from keystoneauth1.noauth import NoAuth
 from requests.adapters import HTTPAdapter
 
+from fpga_pool.client.resources import read
 from fpga_pool.model import exceptions
 from fpga_pool.model.exceptions import (
+    DuplicateId,
     FpgaPoolError,
     InvalidAnswer,
     InvalidInput,
+    NotFound,
     ServiceUnavailable,
     TokenRequired,
     TooManyRequests,
@@ -220,3 +224,50 @@ def _by_status(status: int) -> type[FpgaPoolError]:
     if status in (502, 503, 504):
         return ServiceUnavailable
     return InvalidInput if 400 <= status < 500 else FpgaPoolError
+
+
+# ---- Creation
+
+#: Pauses between tries to create something: they double from the first to the longest; how long tries go on by default.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, CREATE_PATIENCE_S = 0.5, 4.0, 7.5
+
+Created = TypeVar("Created")
+
+
+def create(
+    http: ApiSession,
+    kind: type[Created],
+    noun: str,
+    body: Mapping[str, object],
+    look: Callable[[], Created],
+    patience_s: float,
+    params: dict[str, Any] | None = None,
+) -> Created:
+    """Return what was created, as a `look` at it shows it where that was before, and the answer was lost.
+
+    `noun` is its key in the answer; "" = a batch, which is a part of what is returned.
+    """
+    path = "/v1/batches" if noun in ("batch", "") else f"/v1/{noun}s"
+    interrupted = exists = False
+    paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+    while True:
+        try:
+            if exists:
+                return look()
+            return read(kind, http.call("POST", path, body=body, params=params, retry=False, secret=not noun), noun)
+        except DuplicateId:
+            if not interrupted:
+                raise
+            exists = True
+        except NotFound:
+            if not exists:
+                raise
+            raise DuplicateId(f"{noun or 'batch'} {body['uuid']} or a part of it is of another request") from None
+        except TooManyRequests:
+            raise  # it was repeated for long enough
+        except ServiceUnavailable:
+            if paused_s >= patience_s:
+                raise
+            interrupted = True
+            time.sleep(pause_s)
+            paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -23,8 +23,7 @@ from typing import Self, TypeVar
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from rich.console import Console
 
-from fpga_pool.client import BatchProgress, BatchResult, Client, JobSpec
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client import BatchProgress, BatchResult, Client, JobSpec, RunSettings
 from fpga_pool.experiments.embedded import Machine, Options, start_pool, stop_pool
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState, ProcessState

@@ -22,6 +22,7 @@ from uuid import uuid4
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -165,8 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration; return 1 if a result is wrong or missing, or an act did not end as it should."""
     arguments = _parser().parse_args(argv)
     console = Console()
-    missing = [path for path in arguments.files if not path.is_file()]
-    if missing:
+    if missing := [path for path in arguments.files if not path.is_file()]:
         console.print(f"tools/demo: {missing[0]}: no such file", style="red")
         return 2
     output: Path = arguments.output
@@ -331,11 +331,6 @@ def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:
 # Showing -------------------------------------------------------------------------------------------------------
 
 
-def _unit(size_bytes: int) -> tuple[str, float]:
-    """Return the unit in which a size is shown, and its bytes."""
-    return ("MB", 1e6) if size_bytes >= 1e6 else ("kB", 1e3)
-
-
 class _Bars:
     """Bars of bytes sent and jobs complete, while the batch runs."""
 
@@ -354,8 +349,7 @@ class _Bars:
 
     def __call__(self, now: BatchProgress) -> None:
         done = now.states[JobState.COMPLETED] + now.states[JobState.RESULT_HELD]
-        unit, unit_bytes = _unit(now.input_bytes)
-        sent = f"{now.sent_bytes / unit_bytes:.0f} of {now.input_bytes / unit_bytes:.0f} {unit}"
+        sent = f"{decimal(now.sent_bytes, precision=0)} of {decimal(now.input_bytes, precision=0)}"
         self._progress.update(self._sent, completed=now.sent_bytes, total=now.input_bytes, shown=sent)
         running = now.states[JobState.RUNNING]
         self._progress.update(self._done, completed=done, shown=f"{done} of {now.jobs}, {running} running")
@@ -363,8 +357,8 @@ class _Bars:
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    unit, unit_bytes = _unit(input_bytes)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / unit_bytes:.0f} {unit}: makespan in seconds"
+    size = decimal(input_bytes, precision=0)
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {size}: makespan in seconds"
     table = Table(title=title, caption="error: of the simulated makespan; ratio: of the measured makespan to the bound")
     table.add_column("policy")
     for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):

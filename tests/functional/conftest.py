@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fpga_pool.client import Client, JobSpec
+from fpga_pool.client import Client, JobSpec, RunSettings
 from fpga_pool.client.outcome import BatchResult
-from fpga_pool.client.runner import RunSettings
 from fpga_pool.experiments.embedded import start_pool
 from fpga_pool.model.objects.pool import BatchState, Job, JobState
 from fpga_pool.services.agent.journal import Journal

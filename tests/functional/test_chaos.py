@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client import RunSettings
 from fpga_pool.store import Store
 from support.deployment import Deployment
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client import RunSettings
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.rpc.identity import key_text
 from fpga_pool.store import Store

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client import RunSettings
 from fpga_pool.store import Store
 from support.waiting import SOON_S, wait_until
 

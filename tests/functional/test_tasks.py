@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from fpga_pool.client.runner import RunSettings
+from fpga_pool.client import RunSettings
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.work import ShareRequest
 from fpga_pool.model.objects.pool import BatchState

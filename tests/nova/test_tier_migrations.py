@@ -20,7 +20,7 @@ from fpga_pool.model.flavor import TIER_CLASSES, Tier, tiers_provider_uuid
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.services.agent.tiers.service import Tiers
-from fpga_pool.services.scheduler.tier_migrations import MigrationLimits, TierMigrations
+from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from support.waiting import wait_until
 
 LIMITS = MigrationLimits(at_once=1, pause_s=600.0, fixed_s=20.0, bps=1e9)

@@ -31,10 +31,10 @@ from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, t
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.loop import exclusive
+from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.tier_migrations import MigrationLimits
 from fpga_pool.store.options import open_store
 
 if TYPE_CHECKING:  # openstacksdk takes a second to load
@@ -110,7 +110,7 @@ def _unified_limits(conf: cfg.ConfigOpts) -> Callable[[str], ProjectLimits] | No
     if conf.scheduler.limits_from != KEYSTONE:
         return None
     # It needs openstacksdk, which takes long to import.
-    from fpga_pool.services.scheduler.unified_limits import open_unified_limits
+    from fpga_pool.services.scheduler.cloud.unified_limits import open_unified_limits
 
     return open_unified_limits(conf, quota_limits(conf)).of
 

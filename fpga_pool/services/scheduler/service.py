@@ -38,16 +38,16 @@ from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.changes import Changes, Snapshots
+from fpga_pool.services.scheduler.cloud.instances import Departures, Instances
+from fpga_pool.services.scheduler.cloud.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
+from fpga_pool.services.scheduler.cloud.tier_migrations import LOOK_S as MOVES_S
+from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.enrolment import KeyRing
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
-from fpga_pool.services.scheduler.instances import Departures, Instances
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
-from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
 from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
-from fpga_pool.services.scheduler.tier_migrations import LOOK_S as MOVES_S
-from fpga_pool.services.scheduler.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge

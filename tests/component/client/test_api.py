@@ -39,7 +39,9 @@ def shown(things, but_for=frozenset()):
 def no_pauses(monkeypatch):
     """The list of pauses that would have been made, in seconds."""
     pauses_s = []
-    monkeypatch.setattr("fpga_pool.client.api.time", SimpleNamespace(sleep=pauses_s.append))
+    monkeypatch.setattr(
+        "fpga_pool.client.session.time", SimpleNamespace(sleep=pauses_s.append, monotonic=time.monotonic)
+    )
     return pauses_s
 
 

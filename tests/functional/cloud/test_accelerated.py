@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from fpga_pool.model.flavor import provider_uuid
-from fpga_pool.services.scheduler.placement import AUDIT_S
+from fpga_pool.services.scheduler.cloud.placement import AUDIT_S
 from support import guest_image
 from support.waiting import wait_until
 

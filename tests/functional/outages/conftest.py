@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.client import JobSpec
+from fpga_pool.client import JobSpec, RunSettings
 from fpga_pool.client.outcome import BatchProgress, BatchResult
-from fpga_pool.client.runner import RunSettings
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.objects.pool import BatchState, Job, JobState, SlotState
 from fpga_pool.store import Store

@@ -14,9 +14,9 @@ from fpga_pool.model.objects.pool import DEFAULT_SHARD, SlotState
 from fpga_pool.model.rules.shared.changes import drain_slot
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.scheduler.cloud.instances import Instances
+from fpga_pool.services.scheduler.cloud.placement import Inventory, LeaseWatch
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
-from fpga_pool.services.scheduler.instances import Instances
-from fpga_pool.services.scheduler.placement import Inventory, LeaseWatch
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store import Store
 

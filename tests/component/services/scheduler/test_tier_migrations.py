@@ -9,7 +9,7 @@ from fpga_pool.core.gangs.plus import MeasyPlus
 from fpga_pool.drivers.nova_api import LiveMigration, TenantServer
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier, Tier, tiers_provider_uuid
-from fpga_pool.services.scheduler.tier_migrations import MigrationLimits, TierMigrations, held_back
+from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations, held_back
 
 NOW_S, HOUR_S = 1e6, 3600.0
 LIMITS = MigrationLimits(at_once=2, pause_s=HOUR_S, fixed_s=20.0, bps=1e9)
