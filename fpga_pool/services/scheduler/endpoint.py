@@ -36,6 +36,7 @@ from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.changes import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.hardware import HardwareRequests
@@ -110,7 +111,7 @@ class SchedulerEndpoint(
         with service.changes.watching(request.uuid) as watch:
             batch = self._create_batch(request)
             if watch is not None and not (batch.held or batch.waits_for):
-                watch.wait(wait_s)
+                watch.wait(min(LONGEST_WAIT_S, wait_s))
         jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
         tickets = tuple(self._first_tickets(batch.project_id, jobs))
         return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
