@@ -79,6 +79,8 @@ class BatchRunner:
         self._heard_s = self._looked_s = 0.0
         #: What of the jobs was seen; "" = the next look is at all of them.
         self._seen = ""
+        #: What the answer to the creation has shown, which is the first look.
+        self._first: JobList | None = None
         #: The batch as the last look has shown it, if it did.
         self._batch: Batch | None = None
         self._cancelled = False
@@ -148,9 +150,7 @@ class BatchRunner:
         ]
         if first is not None and first.jobs:
             self._context.desk.keep(first.tickets)
-            self._note(first)
-            self._looked_s = self._heard_s
-            self._next_poll_s = time.monotonic() + self._settings.fast_poll_s
+            self._first = first
 
     def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch | Task, JobList | None]:
         """Return what was created, and what is known of its jobs by then."""
@@ -207,6 +207,9 @@ class BatchRunner:
     def _look(self, wait_s: float) -> bool:
         """Take note of how the jobs are; say whether something moves."""
         asked_s = time.monotonic()
+        if self._first is not None:
+            found, self._first, self._looked_s = self._first, None, asked_s
+            return self._note(found)
         if asked_s - self._looked_s > _FULL_LOOK_S:
             self._seen, self._looked_s = "", asked_s
         new = not self._seen and all(transfer.job.attempt == 0 for transfer in self._transfers)

@@ -76,9 +76,8 @@ def test_providers_are_made_below_their_node(cloud, sync, small, node):
     assert small.uuid in cloud.offered("CUSTOM_FPGA_KIND_SMALL")
 
 
-def test_the_pool_has_no_providers_before_its_trait_exists(client, monkeypatch):
-    monkeypatch.setattr("fpga_pool.placement.client.OWNER_TRAIT", "CUSTOM_OWNER_OF_NOTHING")
-    assert client.owned() == []
+def test_there_are_no_providers_with_a_trait_before_it_exists(client):
+    assert client.owned("CUSTOM_OWNER_OF_NOTHING") == []
 
 
 def test_a_round_in_which_nothing_has_changed_is_one_request(client, small, node):

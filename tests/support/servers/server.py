@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
@@ -214,10 +215,16 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+#: The last that this process was given: servers of one test must not get the same before either listens.
+_GIVEN: deque[int] = deque(maxlen=1000)
+
+
 def free_ports(count: int, among: range = PORTS) -> list[int]:
     """Return several, all different; programs that choose theirs before others listen take them `among` others."""
     found: list[int] = []
     for port in random.SystemRandom().sample(among, min(len(among), 100 * count)):
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -225,5 +232,6 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
                 continue
         found.append(port)
         if len(found) == count:
+            _GIVEN.extend(found)
             return found
     raise ServiceUnavailable(f"no {count} free ports between {among.start} and {among.stop} on 127.0.0.1")
