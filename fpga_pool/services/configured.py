@@ -181,7 +181,7 @@ def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
         settings.state_dir / "tiers.json",
         None if placement is None else TierAccounts(placement, settings.node or settings.host, len(pcpus)),
         group.interval_s,
-        group.usage_threshold,
+        usage_threshold=group.usage_threshold,
     )
 
 

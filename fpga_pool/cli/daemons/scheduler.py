@@ -20,7 +20,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
-from fpga_pool.placement.client import open_placement
+from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Gate, Identity
 from fpga_pool.rpc.notifications import departures
@@ -69,7 +69,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         with store.reading() as tx:
             check_functions_in_use(tx.leases(), catalogue)
         messages = transport(conf)
-        metrics = instruments(conf)
+        metrics, placement = instruments(conf), open_placement(conf)
         service = SchedulerService(
             scheduler_settings(conf, name),
             store,
@@ -83,11 +83,11 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             online,
             load_policy("gang", conf.scheduler.gang_policy, conf),
             load_policy("task", conf.scheduler.task_policy, conf),
-            open_placement(conf),
+            placement,
             metrics,
             _publishing(conf, name, metrics, ends),
             _unified_limits(conf),
-            _tier_migrations(conf),
+            _tier_migrations(conf, placement),
         )
         serve_metrics(conf, "scheduler", metrics, ends)
         add_to_reports("Seconds Since Each Shard Was Renewed", service.ownership.lease_ages)
@@ -115,12 +115,14 @@ def _unified_limits(conf: cfg.ConfigOpts) -> Callable[[str], ProjectLimits] | No
     return open_unified_limits(conf, quota_limits(conf)).of
 
 
-def _tier_migrations(conf: cfg.ConfigOpts) -> "tuple[TenantServers, MigrationLimits] | None":
+def _tier_migrations(
+    conf: cfg.ConfigOpts, placement: PlacementClient | None
+) -> "tuple[TenantServers, MigrationLimits] | None":
     """Return what live-migrates servers, if that is configured; InvalidInput names what is missing for it."""
     group = conf.scheduler
     if not group.tier_migrations:
         return None
-    if open_placement(conf) is None:
+    if placement is None:
         raise InvalidInput("[scheduler] tier_migrations: requires [placement]")
     from fpga_pool.drivers.nova_api import TenantServers
     from fpga_pool.drivers.runners.nova_login import log_in

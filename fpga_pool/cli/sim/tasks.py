@@ -4,7 +4,6 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     planned_s = time.perf_counter()
     files.write_schedule(arguments.out, file.ids, schedule)
     if arguments.picture is not None:
-        draw_schedule = import_module("fpga_pool.experiments.charts").draw_schedule
+        from fpga_pool.experiments.charts import draw_schedule
+
         draw_schedule(problem, schedule, file.ids, _title(arguments, schedule), Path(arguments.picture))
     if arguments.animation is not None:
         animated = animated_tasks(problem, schedule, file.ids, _title(arguments, schedule))

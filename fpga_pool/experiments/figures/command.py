@@ -23,7 +23,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.experiments.figures.figure import Claim, Experiment, Figure, Sample, Samples, Settings, X, half_width
+from fpga_pool.core.intervals import half_width
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Figure, Sample, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
 
 FORMAT_VERSION = 1

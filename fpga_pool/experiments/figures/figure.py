@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
-from fpga_pool.core.types import Floats
-
-_CONFIDENCE = 0.95
+from fpga_pool.core.intervals import half_width
 
 #: A place on the x axis: a number, or the name of a group of bars.
 X = float | str
@@ -91,14 +88,6 @@ class Samples:
         one, other = self.values(panel, series, x), self.values(panel, over, x)
         ratios = [one[seed] / other[seed] for seed in one if other.get(seed)]
         return float(np.mean(ratios)) if ratios else float("nan")
-
-
-def half_width(values: Floats) -> float:
-    """Return half the width of the 95 % confidence interval of the mean; not a number for less than two values."""
-    if len(values) < 2:
-        return float("nan")
-    deviation = float(values.std(ddof=1)) / len(values) ** 0.5
-    return deviation * float(special.stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ mpl.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
 
-from fpga_pool.experiments.figures.figure import Figure, Panel, Stated, half_width
+from fpga_pool.core.intervals import half_width
+from fpga_pool.experiments.figures.figure import Figure, Panel, Stated
 
 #: The same curve has the same look in every figure; others follow in order.
 _LOOKS = {

@@ -301,8 +301,7 @@ class QuotaRequests:
         service = self._service
         own, used = quota(service.store, project_id)
         used = {**used, Resource.TICKETS: service.valid_tickets(project_id)}
-        limits = service.limits(own) if service.unified_limits is None else service.unified_limits(project_id)
-        return quota_of(project_id, limits, used)
+        return quota_of(project_id, service.unified(project_id) or service.limits(own), used)
 
     @answers
     def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits, seen: Seen = None) -> Quota:

@@ -186,7 +186,7 @@ class SchedulerService:
 
     def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
         """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""
-        limits = self._unified(project_id) or self.limits(own_limits(tx.connection, project_id))
+        limits = self.unified(project_id) or self.limits(own_limits(tx.connection, project_id))
         with self._ticket_lock:
             valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
             check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
@@ -203,7 +203,7 @@ class SchedulerService:
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
         """
-        unified = self._unified(request.project_id)
+        unified = self.unified(request.project_id)
         with self.store.admission() as tx:
             tx.request_id = causing_request()
             own = lock_limits(tx.connection, request.project_id)
@@ -214,7 +214,8 @@ class SchedulerService:
         """Return the limits of a project that has these in the pool."""
         return ProjectLimits(own, self.settings.quotas)
 
-    def _unified(self, project_id: str) -> ProjectLimits | None:
+    def unified(self, project_id: str) -> ProjectLimits | None:
+        """Return the limits of a project that Keystone keeps; None where the pool keeps them."""
         return None if self.unified_limits is None else self.unified_limits(project_id)
 
     def dry_run(self, request: BatchRequest) -> PlannedBatch:
@@ -224,7 +225,7 @@ class SchedulerService:
         """
         pool, now_s = self.settings.pool, self.clock()
         with self.dry_runs.turn(request.project_id):
-            unified = self._unified(request.project_id)
+            unified = self.unified(request.project_id)
             with self.store.reading() as tx:
                 limits = unified or self.limits(own_limits(tx.connection, request.project_id))
                 self._check_quota(tx, Batch, request, limits)

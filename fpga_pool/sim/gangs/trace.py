@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 import numpy as np
-from scipy import special
 
 from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, UsageSaid, draw_shares, draw_usage, say_usage
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
+from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
@@ -246,7 +246,6 @@ TAU_S = 10.0
 _BATCHES = 20
 #: Share of the gangs at either end that are no part of the batch means: the machine fills, and empties.
 _ENDS = 0.1
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +273,7 @@ def batch_means(values: Floats) -> Interval:
     if len(middle) < 2 * _BATCHES:
         return Interval(float(middle.mean()) if len(middle) else float("nan"), float("nan"))
     means = np.array([batch.mean() for batch in np.array_split(middle, _BATCHES)])
-    deviation = float(means.std(ddof=1)) / _BATCHES**0.5
-    return Interval(float(middle.mean()), deviation * float(special.stdtrit(_BATCHES - 1, (1 + _CONFIDENCE) / 2)))
+    return Interval(float(middle.mean()), half_width(means))
 
 
 def utilisation(processors: int, trace: Trace, outcome: Outcome) -> tuple[float, float]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats
-from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, half_width
+from fpga_pool.experiments.figures.figure import Claim, Samples, Settings
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf

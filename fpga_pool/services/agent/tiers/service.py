@@ -83,7 +83,8 @@ class Tiers:
         book: Path,
         accounts: TierAccounts | None = None,
         interval_s: float = 5.0,
-        usage_threshold: float = 0.96,
+        *,
+        usage_threshold: float,
     ) -> None:
         """`usage_threshold` of the foreground is that from which on a pCPU gets no background, 1 = none."""
         self._driver = driver

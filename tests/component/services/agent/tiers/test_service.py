@@ -61,7 +61,9 @@ class Bench:
         (self.directory / "guests" / f"{name}.xml").unlink()
 
     def start(self, pcpus=(0, 1)):
-        self.running = Tiers(self.driver(), pcpus, self.directory / "tiers.json", self.accounts, INTERVAL_S)
+        self.running = Tiers(
+            self.driver(), pcpus, self.directory / "tiers.json", self.accounts, INTERVAL_S, usage_threshold=0.96
+        )
         self.running.start()
         return self.running
 
