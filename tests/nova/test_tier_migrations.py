@@ -13,6 +13,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
 from fpga_pool.core.gangs.plus import MeasyPlus
+from fpga_pool.core.gangs.servers import USAGE_THRESHOLD
 from fpga_pool.drivers.nova_api import TenantServers
 from fpga_pool.drivers.tiers.simulated import SimulatedTiers
 from fpga_pool.model.extra_specs import tier_extra_specs
@@ -77,7 +78,8 @@ class Migrations(Cloud):
         driver = SimulatedTiers(self.directory / host, host_pcpus=1)
         accounts = TierAccounts(self.accounts, host, 1)
         accounts.sync()
-        self.agents.of[host] = Tiers(driver, [0], self.directory / f"{host}.json", accounts, LOOK_S)
+        book = self.directory / f"{host}.json"
+        self.agents.of[host] = Tiers(driver, [0], book, accounts, LOOK_S, usage_threshold=USAGE_THRESHOLD)
         self.agents.of[host].start()
         self.addCleanup(self.agents.of[host].stop)
 
