@@ -124,4 +124,5 @@ def main(url, database_url, prefix, agents, interval_s, seconds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5]), float(sys.argv[6]))
+    url, database_url, prefix, agents, interval_s, seconds = sys.argv[1:]
+    main(url, database_url, prefix, int(agents), float(interval_s), float(seconds))
