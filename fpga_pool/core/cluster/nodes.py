@@ -42,7 +42,13 @@ class ObservingNodePolicy(NodePolicy, Protocol):
     """A node policy that learns from the runs; the shell profiles them for it."""
 
     def observe(
-        self, kind: int, subtask: Subtask, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+        self,
+        view: NodeView,
+        kind: int,
+        subtask: Subtask,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
     ) -> None:
         """Learn from a completed run on a unit of class `kind`.
 
@@ -173,20 +179,29 @@ class SlowdownModel:
         return sum(self.rate(type_, (*types[:i], *types[i + 1 :])) for i, type_ in enumerate(types))
 
     def observe(
-        self, type_: Hashable, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+        self,
+        type_: Hashable,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
+        estimate: Hashable = None,
     ) -> None:
-        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted)."""
+        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted).
+
+        The error of the estimate is that of all runs of the type with the same `estimate`.
+        """
         total_s = sum(beside_s.values())
         if not (estimated_s > 0 and actual_s > 0 and total_s > 0):
             return
         parts = {beside: seconds / total_s * exp(self._log_rate(type_, beside)) for beside, seconds in beside_s.items()}
         rate = sum(parts.values())
         ratio = min(max(actual_s / estimated_s, 1 / _LARGEST_RATIO), _LARGEST_RATIO)
-        gradient: dict[tuple[Hashable, ...], float] = {("error", type_): 1.0}
+        error = "error", type_, estimate
+        gradient: dict[tuple[Hashable, ...], float] = {error: 1.0}
         for beside, part in parts.items():
             for key in _keys(type_, beside):
                 gradient[key] = gradient.get(key, 0.0) - part / rate
-        surprise = log(ratio) - self._term(("error", type_))[0] + log(rate)
+        surprise = log(ratio) - self._term(error)[0] + log(rate)
         spread = {key: self._term(key)[1] * slope for key, slope in gradient.items()}
         variance = _NOISE + sum(spread[key] * slope for key, slope in gradient.items())
         for key, slope in gradient.items():
@@ -310,11 +325,17 @@ class SlowdownUnit:
         return next((each for each in able if gains[each.type] >= least), None)
 
     def observe(
-        self, kind: int, subtask: Subtask, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+        self,
+        view: NodeView,
+        kind: int,
+        subtask: Subtask,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
     ) -> None:
         """Learn from a completed run on a unit of class `kind`; `estimated_s` is without calibration."""
         if kind == ACCELERATOR:
-            self.model.observe(subtask.type, estimated_s, actual_s, beside_s)
+            self.model.observe(subtask.type, estimated_s, actual_s, beside_s, view.kind)
 
     def _total_rate(self, types: list[int]) -> float:
         return self.model.total_rate(sorted(types))

@@ -294,7 +294,7 @@ class Simulation:
         if self._calibration is not None:
             self._calibration.observe(*place, estimated_s, actual_s)
         if self._observer is not None:
-            self._observer.observe(unit, work, estimated_s, actual_s, work.beside_s)
+            self._observer.observe(self._nodes[number].view, unit, work, estimated_s, actual_s, work.beside_s)
 
     def _fails(self, now_s: float, number: int, *_: int) -> None:
         if not self._up[number]:
