@@ -59,14 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-admission", action="store_true", help="start subtasks even if the node has no memory for them and swaps"
     )
     parser.add_argument(
-        "--calibrate", action="store_true", help="have the estimates follow the times that subtasks took"
+        "--calibrate",
+        action=argparse.BooleanOptionalAction,
+        help="have the estimates follow the times that subtasks took (default: that of the cluster policy)",
     )
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Simulate, and return what came of it."""
     values: dict[str, Any] = {"corun": not arguments.exclusive, "admission": not arguments.no_admission}
-    values["calibrate"] = arguments.calibrate
+    if arguments.calibrate is not None:
+        values["calibrate"] = arguments.calibrate
     if arguments.node_policy is not None:
         values["node"] = arguments.node_policy
     policy = tuned_policy("cluster", arguments.policy, dict(arguments.parameter), values)
