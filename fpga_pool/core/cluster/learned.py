@@ -82,6 +82,8 @@ class Guard:
 
 #: Nodes whose estimate is beyond this multiple of the best one are never chosen.
 SHORTLIST = 1.5
+#: Part of the backlog of its units that a task waits for: they are shared, and the most urgent subtasks come first.
+WAITED = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +92,16 @@ class LearnedParams(NodeParams):
 
     node: str = parameter("slowdown", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
     calibrate: bool = parameter(True, "Whether estimates follow the times that subtasks took.")
+    scorer: bool = parameter(True, "Whether a network corrects the estimated completion times.")
     guard: bool = parameter(True, "Whether responses decide how many tasks the scorer places.")
 
 
 class Learned(Ect):
-    """The least of estimated completion times exp(correction), among the nodes around the best estimate.
+    """The least cost, of the nodes around the best one: completion times exp(correction), and what it costs others.
 
-    Without a network, or where it returns anything but finite numbers, this is ECT.
+    Others wait for the task's work on the node's units, whoever they are: a task that needs much of a small node is
+    better placed where it needs little.  Without a network, or where it returns anything but finite numbers, nothing is
+    corrected.
     """
 
     name = "learned"
@@ -105,7 +110,7 @@ class Learned(Ect):
     def __init__(self, params: LearnedParams | None = None, network: Network | None = None) -> None:
         self._params = params or self.Params()
         super().__init__(self._params)
-        self._network = network
+        self._network = network if self._params.scorer else None
         self._guard = Guard() if self._params.guard else None
 
     def learner(self, rng: np.random.Generator) -> Self:
@@ -119,12 +124,18 @@ class Learned(Ect):
         if not len(nodes):
             return None
         completion_s = self._cost(view, nodes, now_s, rng)
-        best = int(np.argmin(completion_s))
+        best = int(np.argmin(completion_s + others_s(view, nodes)))
         if self._guard is not None:
             alone_s = float(view.task.path_s[view.kind[nodes]].min())
             if not self._guard.arm(view.task.number, alone_s):
                 return int(nodes[best])
         return int(nodes[self._proposed(view, nodes, completion_s, now_s)])
+
+    def _wait_s(self, view: ClusterView, nodes: NDArray[np.int64], now_s: float) -> Floats:
+        # Subtasks wait for the memory of a node, too.
+        memory_s = view.backlog_gb_s[nodes] / view.memory_gb[nodes, 0]
+        wait_s: Floats = np.maximum(WAITED * super()._wait_s(view, nodes, now_s), memory_s[:, None])
+        return wait_s
 
     def completed(self, task: int, response_s: float) -> None:
         """Have the guard compare the response."""
@@ -133,10 +144,16 @@ class Learned(Ect):
 
     def _proposed(self, view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> int:
         """Return the position in `nodes` of what the scorer chooses."""
-        if self._network is None or len(nodes) == 1:
-            return int(np.argmin(completion_s))
-        found = scores(self._network, view, nodes, completion_s, now_s)
-        return int(np.argmin(completion_s if found is None else found))
+        found = None
+        if self._network is not None and len(nodes) > 1:
+            found = scores(self._network, view, nodes, completion_s, now_s)
+        return int(np.argmin((completion_s if found is None else np.exp(found)) + others_s(view, nodes)))
+
+
+def others_s(view: ClusterView, nodes: NDArray[np.int64]) -> Floats:
+    """Return how long the task occupies the units of each of `nodes`, those of a class together, (N,)."""
+    occupied: Floats = (view.task.work_s[view.kind[nodes]] / np.maximum(view.units[nodes], 1)).max(axis=1)
+    return occupied
 
 
 def scores(

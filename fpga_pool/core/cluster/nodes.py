@@ -49,8 +49,8 @@ class ObservingNodePolicy(NodePolicy, Protocol):
         estimated_s: float,
         actual_s: float,
         beside_s: Mapping[Companions, float],
-    ) -> None:
-        """Learn from a completed run on a unit of class `kind`.
+    ) -> float:
+        """Learn from a completed run on a unit of class `kind`; return how long it would have taken alone.
 
         `estimated_s` is without calibration, and `beside_s` says how long it ran beside which companions.
         """
@@ -145,8 +145,9 @@ def can_execute(unit: Unit, subtask: Subtask) -> bool:
 
 #: Prior mean of the common term: a companion costs 15 %.
 _PRIOR_MEAN = -0.15
-#: Prior standard deviations of the terms, by the first part of their key.
-_DEVIATIONS = {"error": 0.4, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
+#: Prior standard deviations of the terms, by the first part of their key. Estimates may be wrong by a factor of three, or
+#: else what is an error of theirs would be learned as interference.
+_DEVIATIONS = {"error": 1.0, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
 _VARIANCES = {name: deviation**2 for name, deviation in _DEVIATIONS.items()}
 #: Variance of the noise of one observation: runs of one type differ by about 20 %.
 _NOISE = 0.2**2
@@ -278,6 +279,8 @@ def _keys(type_: Hashable, companions: Companions) -> list[tuple[Hashable, ...]]
 
 #: A companion has to add this much to what its unit does, in runs alone.
 LEAST_GAIN = 0.2
+#: The same where no other subtask waits. Below a third two equal subtasks complete earlier in the mean one by one.
+LEAST_GAIN_ALONE = 0.35
 #: The most urgent subtask is chosen unless another one gains more than this factor more.
 TOLERANCE = 0.8
 #: A subtask may be overtaken by those that are due at most so many seconds later.
@@ -321,7 +324,8 @@ class SlowdownUnit:
         for each in able:
             if each.type not in gains:
                 gains[each.type] = self._total_rate([*running, each.type]) - before
-        least = max(TOLERANCE * max(gains.values(), default=0.0), LEAST_GAIN)
+        least = LEAST_GAIN if len(able) > 1 else LEAST_GAIN_ALONE
+        least = max(TOLERANCE * max(gains.values(), default=0.0), least)
         return next((each for each in able if gains[each.type] >= least), None)
 
     def observe(
@@ -332,10 +336,11 @@ class SlowdownUnit:
         estimated_s: float,
         actual_s: float,
         beside_s: Mapping[Companions, float],
-    ) -> None:
-        """Learn from a completed run on a unit of class `kind`; `estimated_s` is without calibration."""
-        if kind == ACCELERATOR:
-            self.model.observe(subtask.type, estimated_s, actual_s, beside_s, view.kind)
+    ) -> float:
+        if kind != ACCELERATOR:
+            return actual_s
+        self.model.observe(subtask.type, estimated_s, actual_s, beside_s, view.kind)
+        return sum(seconds * self.model.rate(subtask.type, beside) for beside, seconds in beside_s.items())
 
     def _total_rate(self, types: list[int]) -> float:
         return self.model.total_rate(sorted(types))

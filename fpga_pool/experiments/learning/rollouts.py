@@ -195,14 +195,14 @@ STACKS: Mapping[str, Stack] = {
     "ect_open": Stack(policy="ect_open", values=_CALIBRATED),
     "jsq": Stack(policy="jsq", values=_CALIBRATED),
     "pats": Stack(policy="pats", values=_CALIBRATED),
-    "chain": Stack(policy="ect", values={"calibrate": True, "node": "slowdown"}),
+    "chain": Stack(policy="learned", values={"scorer": False}),
     "learned": Stack(policy="learned"),
     "unguarded": Stack(policy="learned", values={"guard": False}),
     "random_weights": Stack(policy="learned", sabotage="random"),
     "inverted_weights": Stack(policy="learned", sabotage="inverted"),
     "constant_weights": Stack(policy="learned", sabotage="constant"),
     "nan_weights": Stack(policy="learned", sabotage="nan"),
-    "perfect": Stack(policy="ect", values={"calibrate": True, "node": "slowdown"}, perfect=True),
+    "perfect": Stack(policy="learned", values={"scorer": False}, perfect=True),
 }
 HEURISTICS = ("ect", "ect_open", "jsq", "pats")
 #: What is compared: name in a result, and whether less is better.

@@ -34,12 +34,13 @@ def node(running=(), ready=(), memory_gb=16.0, accelerators=1):
 
 
 def taught(pairs):
-    """Return a policy that has seen each pair of types run at a total rate."""
-    policy = SlowdownUnit(corun=True, admission=True)
+    """Return a policy that has seen each type run alone, and each pair at a total rate."""
+    policy, view = SlowdownUnit(corun=True, admission=True), node()
     for _ in range(100):
         for (first, second), total in pairs.items():
             for one, other in ((first, second), (second, first)):
-                policy.observe(ACCELERATOR, subtask(0, one), 10, 20 / total, {(other,): 20 / total})
+                policy.observe(view, ACCELERATOR, subtask(0, one), 10, 10, {(): 10.0})
+                policy.observe(view, ACCELERATOR, subtask(0, one), 10, 20 / total, {(other,): 20 / total})
     return policy
 
 

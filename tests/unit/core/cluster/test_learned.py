@@ -10,7 +10,6 @@ from fpga_pool.core.cluster.learned import (
     Learned,
     LearnedParams,
 )
-from fpga_pool.core.cluster.policies import Ect
 from fpga_pool.core.cluster.scorer import FEATURES, PARAMETERS, Network, features
 from fpga_pool.core.cluster.views import ClusterView, TaskView
 
@@ -71,21 +70,20 @@ def test_features_beyond_those_of_the_training_count_as_at_the_edge():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_give_the_decisions_of_ect(bad):
+def test_weights_that_are_no_numbers_change_no_decision(bad):
     net = network()
     net.weights[3:900] = bad
-    learned, ect = Learned(LearnedParams(guard=False), net), Ect()
+    learned, without = Learned(LearnedParams(guard=False), net), Learned(LearnedParams(scorer=False), net)
     for seed in range(20):
-        assert learned.decide(view(seed), None, 5.0, RNG) == ect.decide(view(seed), None, 5.0, RNG)
+        assert learned.decide(view(seed), None, 5.0, RNG) == without.decide(view(seed), None, 5.0, RNG)
 
 
 def test_never_chooses_a_node_beyond_the_shortlist_whatever_the_weights():
-    ect = Ect()
     differs = 0
     for seed in range(60):
         there = view(seed)
         learned = Learned(LearnedParams(guard=False), network(seed, scale=1.0, limit=100.0))
-        costs = ect._cost(there, there.candidates(), 5.0, RNG)
+        costs = learned._cost(there, there.candidates(), 5.0, RNG)
         chosen = learned.decide(there, None, 5.0, RNG)
         assert costs[chosen] <= SHORTLIST * costs.min()
         differs += chosen != costs.argmin()
