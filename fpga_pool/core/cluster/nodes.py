@@ -145,8 +145,8 @@ def can_execute(unit: Unit, subtask: Subtask) -> bool:
 
 #: Prior mean of the common term: a companion costs 15 %.
 _PRIOR_MEAN = -0.15
-#: Prior standard deviations of the terms, by the first part of their key. Estimates may be wrong by a factor of three, or
-#: else what is an error of theirs would be learned as interference.
+#: Prior standard deviations of the terms, by the first part of their key.  Estimates may be wrong by a factor of three:
+#: with less the model takes their errors for interference.
 _DEVIATIONS = {"error": 1.0, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
 _VARIANCES = {name: deviation**2 for name, deviation in _DEVIATIONS.items()}
 #: Variance of the noise of one observation: runs of one type differ by about 20 %.
