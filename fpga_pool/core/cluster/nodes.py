@@ -319,6 +319,8 @@ class SlowdownUnit:
         if unit.kind == CPU:
             return able[0] if able else None
         running = [each.type for each in unit.running]
+        if running and _idle_core(view):
+            able = [each for each in able if self._together_s(each, running) < each.estimate_s[CPU]]
         before = self._total_rate(running)
         gains: dict[int, float] = {}
         for each in able:
@@ -341,6 +343,11 @@ class SlowdownUnit:
             return actual_s
         self.model.observe(subtask.type, estimated_s, actual_s, beside_s, view.kind)
         return sum(seconds * self.model.rate(subtask.type, beside) for beside, seconds in beside_s.items())
+
+    def _together_s(self, subtask: Subtask, running: list[int]) -> float:
+        """Return the estimated seconds on an accelerator beside what runs there."""
+        alone_s: float = subtask.estimate_s[ACCELERATOR]
+        return alone_s / self.model.rate(subtask.type, tuple(sorted(running)))
 
     def _total_rate(self, types: list[int]) -> float:
         return self.model.total_rate(sorted(types))
@@ -382,6 +389,10 @@ class SlowdownUnit:
                 continue
             startable.append(each)
         return startable
+
+
+def _idle_core(view: NodeView) -> bool:
+    return any(unit.kind == CPU and len(unit.running) < unit.places for unit in view.units)
 
 
 def _urgency(subtask: Subtask) -> tuple[float, int, int]:

@@ -90,6 +90,23 @@ def test_never_chooses_a_node_beyond_the_shortlist_whatever_the_weights():
     assert differs > 5
 
 
+def test_waits_for_memory_and_for_what_is_urgent_count_and_so_does_the_work_that_is_left_to_others():
+    there = view(0, nodes=2)
+    there.kind[:], there.units[:], there.memory_gb[:] = [0, 1], 4.0, 16.0
+    there.task.work_s[:], there.task.path_s[:], there.backlog_s[:], there.backlog_gb_s[:] = 8.0, 20.0, 40.0, 0.0
+    learned = Learned()
+    # The input takes 0.8 s, the backlog of a class 40 s / 4, of which three quarters count.
+    assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [27.5, 27.5]
+    there.backlog_gb_s[0] = 16 * 30.0
+    assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [50.0, 27.5]
+    there.backlog_gb_s[0] = 0.0
+    there.task.path_s[1], there.task.work_s[1] = 19.0, 16.0
+    # A second later it is complete, but occupies 4 units for 2 s less.
+    assert learned.decide(there, None, 0.0, RNG) == 0
+    there.task.path_s[1] = 17.0
+    assert learned.decide(there, None, 0.0, RNG) == 1
+
+
 @pytest.mark.parametrize(("worse", "share"), [(1.0, LEAST_SHARE), (-1.0, MOST_SHARE)])
 def test_the_share_of_the_scorer_follows_the_responses(worse, share):
     guard, rng = Guard(), np.random.default_rng(0)
