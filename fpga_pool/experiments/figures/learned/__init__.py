@@ -8,6 +8,7 @@ import numpy as np
 from fpga_pool.core.learned.dqn import Ncf
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
+from fpga_pool.experiments.figures.learned.ours import COMPARED
 from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case
 from fpga_pool.sim.cluster.node import Profiler
 from fpga_pool.sim.cluster.workload import all_nodes, draw
@@ -367,4 +368,5 @@ EXPERIMENTS = (
     BALANCE,
     SIZE,
     CHANGING,
+    COMPARED,
 )
