@@ -59,8 +59,8 @@ def test_each_function_comes_as_often_at_each_place():
 
 
 def test_most_without_foresight_is_less_than_the_optimum():
-    case, settings = foresight.Case("b", 4), Settings(seeds=(0,), scale=0.5)
-    samples = Samples(foresight.measure(case, 0, settings))
+    settings = Settings(seeds=(0,), scale=0.5)
+    samples = Samples(foresight.measure("b", 4, 0, settings))
     value = {name: samples.mean("b", name, 4) for name in samples.series("b")}
     assert value["benefit_plus"] < value[foresight.CLAIRVOYANT]
     assert value[foresight.UNFORESEEN] < value[foresight.CLAIRVOYANT]

@@ -45,7 +45,7 @@ def test_all_forms_and_numbers_of_hosts_have_the_same_jobs():
 
 
 def test_mixtures_have_exact_shares():
-    forms = mixture.forms(mixture.Case("network-and-both", 40), 1000, seed=0)
+    forms = mixture.forms("network-and-both", 40, 1000, seed=0)
     counts = {form: int((forms == form).sum()) for form in Form}
     assert counts == {Form.COMPUTE: 400, Form.NETWORK: 300, Form.JOINT: 300}
 
@@ -108,15 +108,14 @@ def test_a_later_batch_is_sent_after_the_earlier_one():
 
 
 def test_batches_arrive_evenly():
-    problem = throughput.arriving(throughput.Case(Form.COMPUTE, 4.0), 0, replace(SETTINGS, scale=0.05))
+    problem = throughput.arriving(Form.COMPUTE, 4.0, 0, replace(SETTINGS, scale=0.05))
     times_s, jobs = np.unique(problem.release_s, return_counts=True)
     assert np.allclose(times_s, np.arange(20) / 4.0)
     assert jobs.tolist() == [10] * 20
 
 
 def test_no_policy_is_below_the_optimum_of_a_small_batch():
-    form, jobs = small.cases(Settings(seeds=(0,)))[0]
-    rows = list(small.measure((form, jobs), 0, Settings(seeds=(0,))))
+    rows = list(small.measure(Form.COMPUTE, small.JOBS[0], 0, SETTINGS))
     assert rows[0].series == small.SOLVED
     assert all(row.value >= 1 - 1e-6 for row in rows)
     assert {"makespan", "sjf", "ljf", "cim"} <= {row.series for row in rows}

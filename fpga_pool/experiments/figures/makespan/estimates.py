@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,11 +32,6 @@ ERRORS = (0, 5, 10, 15, 20, 25, 30)
 RESPONDERS = 40
 
 
-def cases(settings: Settings) -> list[int]:
-    """Return the largest errors."""
-    return settings.thinned(ERRORS)
-
-
 def estimated(actual: BatchProblem, percent: int, shape: Shape, seed: int) -> BatchProblem:
     """Return the batch as it is believed to be: an error per job in proportion to its input, on all accelerators."""
     ratio = np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape.jobs) * percent / 100
@@ -44,16 +39,16 @@ def estimated(actual: BatchProblem, percent: int, shape: Shape, seed: int) -> Ba
     return replace(actual, seconds=np.maximum(actual.seconds + error_s[:, None], 0.0))
 
 
-def measure(case: int, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(_: str, percent: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Let each policy plan on the estimates, and count what really comes of it."""
     shape = Shape(responders=RESPONDERS).scaled(settings)
     actual = batch(Form.COMPUTE, shape, seed)
-    believed = estimated(actual, case, shape, seed)
+    believed = estimated(actual, percent, shape, seed)
     for name in curves(_OWN, settings):
-        yield Sample(_PANEL, case, name, seed, makespan_s(name, believed, actual, seed))
+        yield Sample(_PANEL, percent, name, seed, makespan_s(name, believed, actual, seed))
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return what section 5.7 says."""
     names = ("sjf", _OWN, OURS)
     first, *_, last = samples.places(_PANEL, _OWN)
@@ -82,9 +77,9 @@ EXPERIMENT = Experiment(
     title="wrong estimates, computation-intensive, 1000 jobs, 40 responders",
     where=_WHERE,
     panels=(Panel(key=_PANEL, title="makespan with the actual times", x_label="largest error, %"),),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    places={_PANEL: ERRORS},
+    measure=_measure,
+    claims=_claims,
 )
 
 
@@ -95,35 +90,23 @@ REQUESTERS = (50, 100, 200, 300, 400)
 _RUNS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One number of requesters."""
-
-    form: Form
-    requesters: int
-
-
-def planning_time_cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [Case(form, requesters) for form in Form for requesters in settings.thinned(REQUESTERS)]
-
-
-def planning_time_measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_planning_time(form: Form, requesters: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Time the paper's own algorithm and ours on one batch: from memory to memory, the median of three."""
-    problem = batch(case.form, Shape(requesters=case.requesters).scaled(settings), seed)
-    for name in dict.fromkeys([PAPERS_OWN[case.form], *settings.also, OURS]):
+    problem = batch(form, Shape(requesters=requesters).scaled(settings), seed)
+    for name in dict.fromkeys([PAPERS_OWN[form], *settings.also, OURS]):
         planner(name)
         times_ms = []
         for _ in range(_RUNS):
             begin_s = time.perf_counter()
             decide(name, problem, seed)
             times_ms.append(1e3 * (time.perf_counter() - begin_s))
-        yield Sample(case.form, case.requesters, name, seed, statistics.median(times_ms))
+        yield Sample(form, requesters, name, seed, statistics.median(times_ms))
 
 
-def planning_time_claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.8 says."""
-    return [claim for form in Form for claim in _of_form(samples, form)]
+def _planning_time_claims(samples: Samples) -> Iterator[Claim]:
+    """Yield what section 5.8 says."""
+    for form in Form:
+        yield from _of_form(samples, form)
 
 
 def _of_form(samples: Samples, form: Form) -> Iterator[Claim]:
@@ -160,7 +143,7 @@ PLANNING_TIME_EXPERIMENT = Experiment(
         Panel(key=form, title=TITLES[form], x_label="requesters", y_label="planning time, ms", log_y=True)
         for form in Form
     ),
-    cases=planning_time_cases,
-    measure=planning_time_measure,
-    claims=planning_time_claims,
+    places=dict.fromkeys(Form, REQUESTERS),
+    measure=_measure_planning_time,
+    claims=_planning_time_claims,
 )

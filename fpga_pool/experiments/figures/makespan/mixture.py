@@ -1,7 +1,7 @@
 """Figures 6 and 7: batches of mixed types (section 5.5); average completion time against makespan (section 5.6)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,41 +19,24 @@ SHARES = (0, 20, 40, 60, 80, 100)
 _OTHERS = {"network": (workload.Form.NETWORK,), "network-and-both": (workload.Form.NETWORK, workload.Form.JOINT)}
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One mixture."""
-
-    panel: str
-    percent: int
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return both panels, place by place."""
-    return [Case(panel, percent) for panel in _OTHERS for percent in settings.thinned(SHARES)]
-
-
-def forms(case: Case, jobs: int, seed: int) -> NDArray[np.str_]:
+def forms(panel: str, percent: int, jobs: int, seed: int) -> NDArray[np.str_]:
     """Return the form of each job (J,): exact shares, in their own order."""
-    computing = round(jobs * case.percent / 100)
-    others = np.resize(np.array(_OTHERS[case.panel]), jobs - computing)
+    computing = round(jobs * percent / 100)
+    others = np.resize(np.array(_OTHERS[panel]), jobs - computing)
     of_jobs: NDArray[np.str_] = np.append(np.full(computing, workload.Form.COMPUTE), others)
     np.random.default_rng((seed, 6)).shuffle(of_jobs)
     return of_jobs
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(panel: str, percent: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one batch by each policy."""
     shape = workload.Shape().scaled(settings)
-    problem = workload.mixed(workload.draw(shape, seed), forms(case, shape.jobs, seed))
-    yield from workload.makespans(case.panel, case.percent, workload.curves(_OWN, settings), problem, seed)
-
-
-def claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.5 says."""
-    return [_gap(samples, panel) for panel in _OTHERS]
+    problem = workload.mixed(workload.draw(shape, seed), forms(panel, percent, shape.jobs, seed))
+    yield from workload.makespans(panel, percent, workload.curves(_OWN, settings), problem, seed)
 
 
 def _gap(samples: Samples, panel: str) -> Claim:
+    """Return what section 5.5 says."""
     places = samples.places(panel, _OWN)
     ends = {"least": places[0], "most": places[-1]}
     return Claim(
@@ -79,9 +62,9 @@ EXPERIMENT = Experiment(
         Panel(key=panel, title=f"the others: {' and '.join(others)}", x_label="% of jobs that only compute")
         for panel, others in _OTHERS.items()
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    places=dict.fromkeys(_OTHERS, SHARES),
+    measure=_measure,
+    claims=lambda samples: [_gap(samples, panel) for panel in _OTHERS],
 )
 
 
@@ -94,11 +77,6 @@ _PAPERS_GROUPS = 6
 _AVERAGE, _LAST = "average", "last"
 
 
-def fairness_cases(settings: Settings) -> list[int]:
-    """Return numbers of groups."""
-    return settings.thinned(GROUPS)
-
-
 def grouped(problem: BatchProblem, groups: int) -> BatchProblem:
     """Return the batch divided into groups of equal number by size, the smallest jobs first."""
     group: Ints = np.zeros(problem.jobs, np.int64)
@@ -107,34 +85,31 @@ def grouped(problem: BatchProblem, groups: int) -> BatchProblem:
     return replace(problem, group=group)
 
 
-def average_s(problem: BatchProblem, plan: BatchPlan) -> float:
+def _average_s(problem: BatchProblem, plan: BatchPlan) -> float:
     """Return the average job completion time."""
     return float((plan.start_s + problem.seconds[np.arange(problem.jobs), plan.accelerator]).mean())
 
 
-def fairness_measure(case: int, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_fairness(_: str, groups: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one network-intensive batch by each policy; the baselines know no groups."""
     plain = workload.batch(workload.Form.NETWORK, workload.Shape().scaled(settings), seed)
     for name in workload.curves(_FAIRNESS_OWN, settings):
-        problem = plain if name in workload.BASELINES else grouped(plain, case)
+        problem = plain if name in workload.BASELINES else grouped(plain, groups)
         plan = workload.decide(name, problem, seed)
-        yield Sample(_LAST, case, name, seed, plan.makespan_s)
-        yield Sample(_AVERAGE, case, name, seed, average_s(problem, plan))
+        yield Sample(_LAST, groups, name, seed, plan.makespan_s)
+        yield Sample(_AVERAGE, groups, name, seed, _average_s(problem, plan))
 
 
-def fairness_claims(samples: Samples) -> list[Claim]:
+def _fairness_claims(samples: Samples) -> list[Claim]:
     """Return what section 5.6 says."""
-    places = samples.places(_LAST, _FAIRNESS_OWN)
+    places, names = samples.places(_LAST, _FAIRNESS_OWN), (_FAIRNESS_OWN, workload.OURS)
     found = [
         Claim(
             key="groups-lower-the-average",
             text="more groups, less average completion time: with the most groups over that with one",
             where=_FAIRNESS_WHERE,
             paper="< 1",
-            ours={
-                n: samples.mean(_AVERAGE, n, places[-1]) / samples.mean(_AVERAGE, n, 1)
-                for n in (_FAIRNESS_OWN, workload.OURS)
-            },
+            ours={n: samples.mean(_AVERAGE, n, places[-1]) / samples.mean(_AVERAGE, n, 1) for n in names},
             unit="x",
         ),
         Claim(
@@ -142,10 +117,7 @@ def fairness_claims(samples: Samples) -> list[Claim]:
             text="at the cost of slightly larger makespan: with the most groups over that with one",
             where=_FAIRNESS_WHERE,
             paper="slightly > 1",
-            ours={
-                n: samples.mean(_LAST, n, places[-1]) / samples.mean(_LAST, n, 1)
-                for n in (_FAIRNESS_OWN, workload.OURS)
-            },
+            ours={n: samples.mean(_LAST, n, places[-1]) / samples.mean(_LAST, n, 1) for n in names},
             unit="x",
         ),
     ]
@@ -157,10 +129,7 @@ def fairness_claims(samples: Samples) -> list[Claim]:
                 text="with 6 groups almost the average of SJF: average over that of SJF",
                 where=_FAIRNESS_WHERE,
                 paper="about 1",
-                ours={
-                    n: samples.mean(_AVERAGE, n, six) / samples.mean(_AVERAGE, "sjf", six)
-                    for n in (_FAIRNESS_OWN, workload.OURS)
-                },
+                ours={n: samples.mean(_AVERAGE, n, six) / samples.mean(_AVERAGE, "sjf", six) for n in names},
                 unit="x",
             ),
             Claim(
@@ -168,7 +137,7 @@ def fairness_claims(samples: Samples) -> list[Claim]:
                 text="with 6 groups still an improvement of makespan over SJF",
                 where=_FAIRNESS_WHERE,
                 paper="7.2 %",
-                ours={n: samples.improvement_percent(_LAST, n, "sjf", six) for n in (_FAIRNESS_OWN, workload.OURS)},
+                ours={n: samples.improvement_percent(_LAST, n, "sjf", six) for n in names},
             ),
         ]
     return found
@@ -182,7 +151,7 @@ FAIRNESS_EXPERIMENT = Experiment(
         Panel(key=_LAST, title="makespan", x_label="groups by size"),
         Panel(key=_AVERAGE, title="average job completion time", x_label="groups by size", y_label="AJCT, s"),
     ),
-    cases=fairness_cases,
-    measure=fairness_measure,
-    claims=fairness_claims,
+    places={_LAST: GROUPS},
+    measure=_measure_fairness,
+    claims=_fairness_claims,
 )
