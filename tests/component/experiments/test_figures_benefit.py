@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.experiments.benefit import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.benefit import by_cell, foresight, variations
+from fpga_pool.experiments.figures.benefit.runs import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.execution import complete_plan
-from fpga_pool.core.makespan.greedy.listing import ListScheduler, Preference
-from fpga_pool.core.makespan.network.fluid import transfer_s
+from fpga_pool.core.makespan.execution import complete_plan
+from fpga_pool.core.makespan.fluid import transfer_s
+from fpga_pool.core.makespan.listing import ListScheduler, Preference
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 

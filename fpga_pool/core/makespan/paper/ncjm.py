@@ -6,11 +6,19 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import transfer_s
-from fpga_pool.core.makespan.network.residual import as_soon_as_possible, just_in_time
-from fpga_pool.core.makespan.paper.cim import CimParams, fastest_s, free_s, place, plan_computation
+from fpga_pool.core.makespan.fluid import transfer_s
+from fpga_pool.core.makespan.paper.cim import (
+    CimParams,
+    Progress,
+    StagedPolicy,
+    fastest_s,
+    free_s,
+    place,
+    plan_computation,
+    stages,
+)
 from fpga_pool.core.makespan.paper.nim import NimParams, plan_transfers
-from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
+from fpga_pool.core.makespan.residual import as_soon_as_possible, just_in_time
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.network.residual import Pieces, as_soon_as_possible
-from fpga_pool.core.makespan.paper.cim import CimParams, place
-from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
+from fpga_pool.core.makespan.paper.cim import CimParams, Progress, StagedPolicy, place, stages
+from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.types import Floats, Ints, floats
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.

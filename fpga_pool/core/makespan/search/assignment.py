@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 

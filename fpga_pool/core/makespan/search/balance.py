@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.greedy.execution import Schedule
+from fpga_pool.core.makespan.execution import Schedule
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 

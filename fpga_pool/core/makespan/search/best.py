@@ -5,14 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import compute_bound, raised, raised_by_backlog, simple_bound
-from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, schedule
-from fpga_pool.core.makespan.greedy.greedy import fitting_effort, greedy_plan, over_in_a_moment
-from fpga_pool.core.makespan.greedy.placement import largest_first, place
-from fpga_pool.core.makespan.network.fluid import Segments, transmit
-from fpga_pool.core.makespan.network.results import back_only, completion_bound, orders, sooner, there_only
-from fpga_pool.core.makespan.online.replan import Replan, ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import Underway
+from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_backlog, simple_bound
+from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
+from fpga_pool.core.makespan.fluid import Segments, transmit
+from fpga_pool.core.makespan.greedy import fitting_effort, greedy_plan, largest_first, over_in_a_moment, place
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
+from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.search.assignment import (
     Assignment,
     constant_rates,
@@ -26,6 +24,7 @@ from fpga_pool.core.makespan.search.late_acceptance import LateAcceptance
 from fpga_pool.core.makespan.search.local_search import prepare_loops
 from fpga_pool.core.makespan.search.portfolio import LARGE_PAIRS, Portfolio, are_fast
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
+from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 

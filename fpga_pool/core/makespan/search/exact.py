@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from fpga_pool.core.integer import ExactPolicy
-from fpga_pool.core.makespan.bounds.batch import LowerBound
-from fpga_pool.core.makespan.greedy.execution import as_plan
+from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.execution import as_plan
 from fpga_pool.core.makespan.search.best import Makespan, plan
 from fpga_pool.core.makespan.search.exact_models import balance, is_balance, sequence, unknowns
 from fpga_pool.core.policy import PolicyState

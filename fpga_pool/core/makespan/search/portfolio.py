@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.execution import Schedule
-from fpga_pool.core.makespan.greedy.greedy import Ect
-from fpga_pool.core.makespan.network.fluid import Segments
+from fpga_pool.core.makespan.execution import Schedule
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.greedy import Ect
 from fpga_pool.core.makespan.paper.baselines import Ljf, Sjf
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.types import BatchProblem

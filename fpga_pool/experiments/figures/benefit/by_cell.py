@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.experiments.benefit import (
-    ALPHAS,
+from fpga_pool.experiments.figures.benefit import runs
+from fpga_pool.experiments.figures.benefit.runs import (
     CATALOGUES,
-    LOAD_S,
+    LOADS_S,
+    OUR_ALPHAS,
     card_pool,
     random_speedups,
     reference_catalogue,
 )
-from fpga_pool.experiments.figures.benefit import runs
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
 # ---- Figures 3 and 4
@@ -128,7 +128,7 @@ class Cell(NamedTuple):
         return f"catalogue {self.catalogue.upper()}, loads of {self.load_s:g} s"
 
 
-_CELLS = [Cell(name, load_s) for name in CATALOGUES for load_s in LOAD_S]
+_CELLS = [Cell(name, load_s) for name in CATALOGUES for load_s in LOADS_S]
 
 
 def _panels(cells: Iterable[Cell]) -> tuple[Panel, ...]:
@@ -151,7 +151,7 @@ EXPERIMENT = Experiment(
     title="benefit over alpha, by catalogue and time to reconfigure",
     where="ours",
     panels=_panels(_CELLS),
-    places=dict.fromkeys(_CELLS, ALPHAS),
+    places=dict.fromkeys(_CELLS, OUR_ALPHAS),
     measure=_measure_cell,
     claims=_claims,
 )
@@ -159,7 +159,7 @@ EXPERIMENT = Experiment(
 
 #: A catalogue drawn again for each seed.
 RANDOM = "random"
-_DRAWN_FROM = [*_CELLS, *(Cell(RANDOM, load_s) for load_s in LOAD_S)]
+_DRAWN_FROM = [*_CELLS, *(Cell(RANDOM, load_s) for load_s in LOADS_S)]
 
 
 def _measure_ratios(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
@@ -207,7 +207,7 @@ RATIOS_EXPERIMENT = Experiment(
     title="ours over the better of the paper's two, by catalogue and time to reconfigure",
     where="ours",
     panels=_panels(_DRAWN_FROM),
-    places=dict.fromkeys(_DRAWN_FROM, ALPHAS),
+    places=dict.fromkeys(_DRAWN_FROM, OUR_ALPHAS),
     measure=_measure_ratios,
     claims=lambda samples: [_ratio_claim(samples, cell) for cell in _DRAWN_FROM],
 )

@@ -24,8 +24,14 @@ from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.types import floats, ints
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import OURS, REPLACING, benefit_vcpus
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    OURS,
+    REPLACING,
+    benefit_vcpus,
+    card_pool,
+    reference_catalogue,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
 

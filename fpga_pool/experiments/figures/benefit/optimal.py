@@ -16,8 +16,18 @@ from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.plus import start_ready
 from fpga_pool.core.benefit.pool import Load, Move, OnlinePool
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.experiments.benefit import CATALOGUES, LOAD_S, card_pool, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, curves, trace
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    KEEPING,
+    LOADS_S,
+    OURS,
+    REPLACING,
+    benefit_vcpus,
+    card_pool,
+    curves,
+    reference_catalogue,
+    trace,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -157,7 +167,7 @@ def _panel(length: str, load_s: float) -> str:
     return f"{length}-{load_s:g}"
 
 
-_SUBJECTS = [(length, load_s) for length in SECONDS for load_s in LOAD_S]
+_SUBJECTS = [(length, load_s) for length in SECONDS for load_s in LOADS_S]
 
 EXPERIMENT = Experiment(
     number=9,

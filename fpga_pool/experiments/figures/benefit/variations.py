@@ -12,9 +12,14 @@ import numpy as np
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.benefit.paper import Benefit, HoldParams
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_speedups, reference_catalogue
-from fpga_pool.experiments.benefit import LOAD_S as ALL_LOADS_S
 from fpga_pool.experiments.figures.benefit import runs
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    LOADS_S,
+    card_pool,
+    random_speedups,
+    reference_catalogue,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
@@ -135,7 +140,7 @@ def _measure_random(load_s: float, alpha: float, seed: int, settings: Settings) 
 
 def _random_claims(samples: Samples) -> Iterator[Claim]:
     """Yield what holds of catalogues at large."""
-    for panel in map(_random_panel, ALL_LOADS_S):
+    for panel in map(_random_panel, LOADS_S):
         if not samples.places(panel, runs.OURS):
             continue
         yield Claim(
@@ -168,9 +173,9 @@ RANDOM_EXPERIMENT = Experiment(
     where="ours",
     panels=tuple(
         Panel(key=_random_panel(load_s), title=f"loads of {load_s:g} s", x_label="alpha", y_label="% of the bound")
-        for load_s in ALL_LOADS_S
+        for load_s in LOADS_S
     ),
-    places=dict.fromkeys(ALL_LOADS_S, ALPHAS),
+    places=dict.fromkeys(LOADS_S, ALPHAS),
     measure=_measure_random,
     claims=_random_claims,
 )

@@ -14,10 +14,10 @@ from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.gangs.models import synthetic
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf
 from fpga_pool.sim.gangs.trace import Trace, batch_means, bounded_slowdown, draw, response_s, trace_of
-from fpga_pool.sim.gangs.workloads.models import synthetic
 
 EASY, KEASY, REASY, MEASY, OURS = "easy", "keasy", "reasy", "measy", "measy_plus"
 #: The paper's two workloads, as models calibrated to its figures, the exact model, and what a file holds.

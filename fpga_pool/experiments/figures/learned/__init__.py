@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpga_pool.core.learned.dqn import Ncf
+from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
 from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import Segments, no_segments
-from fpga_pool.core.makespan.online.replan import Replan, ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import Underway, underway_at
+from fpga_pool.core.makespan.fluid import Segments, no_segments
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
+from fpga_pool.core.makespan.underway import Underway, underway_at
 from fpga_pool.core.policy import Replanning
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings

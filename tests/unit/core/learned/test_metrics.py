@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.learned.dqn import Ncf
-from fpga_pool.core.learned.metrics import CellMeans, Factors, Gaussian, normal_with_gaps
+from fpga_pool.core.cluster.dqn import Ncf
+from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, normal_with_gaps
 from fpga_pool.experiments.figures.learned.prediction import METRICS, TYPES, error, types_of
 
 

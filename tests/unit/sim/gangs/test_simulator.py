@@ -13,10 +13,10 @@ from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.sim.gangs.models import lublin, tsafrir
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import to_swf
 from fpga_pool.sim.gangs.trace import Nowhere, Trace, batch_means, bounded_slowdown, draw, trace_of, utilisation
-from fpga_pool.sim.gangs.workloads.models import lublin, tsafrir
 
 TWO_TIERS = (Keasy, Measy, MeasyPlus, Reasy)
 PAPER = (Keasy, Measy, Reasy)

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.sim.gangs.swf import to_swf
-from fpga_pool.sim.gangs.trace import trace_of
-from fpga_pool.sim.gangs.workloads.calibrated import (
+from fpga_pool.sim.gangs.calibrated import (
     LONGEST_S,
     HyperErlang,
     feitelson_calibrated,
@@ -11,7 +9,7 @@ from fpga_pool.sim.gangs.workloads.calibrated import (
     jann_calibrated,
     jann_form,
 )
-from fpga_pool.sim.gangs.workloads.models import (
+from fpga_pool.sim.gangs.models import (
     ALL,
     BATCH,
     INTERACTIVE,
@@ -21,6 +19,8 @@ from fpga_pool.sim.gangs.workloads.models import (
     lublin,
     tsafrir,
 )
+from fpga_pool.sim.gangs.swf import to_swf
+from fpga_pool.sim.gangs.trace import trace_of
 
 COUNT = 20_000
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.makespan.network.fluid import FluidNetwork, HeldNetwork, Transfers, moves_over_network, name_by_job
+from fpga_pool.core.makespan.fluid import FluidNetwork, HeldNetwork, Transfers, moves_over_network, name_by_job
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound, simple_bound
-from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, execute, with_results
-from fpga_pool.core.makespan.greedy.greedy import even_work_s
-from fpga_pool.core.makespan.greedy.placement import largest_first
-from fpga_pool.core.makespan.network.fluid import Segments
-from fpga_pool.core.makespan.network.residual import Piece, ResidualLinks
-from fpga_pool.core.makespan.online.underway import Bools, Underway
+from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
+from fpga_pool.core.makespan.execution import Schedule, as_plan, execute, with_results
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.greedy import even_work_s, largest_first
+from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.makespan.search.balance import balance, earliest_arrivals_s
 from fpga_pool.core.makespan.search.budget import Budget
+from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: How far from the bound the first answer must be for a search.

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound, lower_bound
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, no_segments
-from fpga_pool.core.makespan.network.results import completion_bound, send_back
+from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
+from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
+from fpga_pool.core.makespan.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.

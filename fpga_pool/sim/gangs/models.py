@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.gangs.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
 from fpga_pool.sim.gangs.swf import Jobs, to_swf
 from fpga_pool.sim.gangs.trace import Trace, trace_of
-from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
 
 # ---- The model of Lublin and Feitelson: sizes, run times and a daily cycle of arrivals
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csr_array
 
-from fpga_pool.core.makespan.bounds.batch import compute_bound
+from fpga_pool.core.makespan.bounds import compute_bound
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Cheapest pairs per job in the first reduced program; others there, and added where the prices ask for more.

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import Floats
 
+_INSTALL = "pip install 'fpga_pool[learning]'"
+
 #: Standard deviation of one measurement: error of the measuring, and differences between subtasks of a type.
 NOISE = 0.1
 
@@ -183,3 +185,11 @@ def require_finite(value: float) -> None:
     """Raise a ValueError where a measurement is not a finite number."""
     if not np.isfinite(value):
         raise ValueError(f"value: expected a finite number, got {value}")
+
+
+def require_torch(name: str) -> None:
+    """Raise a ValueError with the way to install torch where it is missing."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ValueError(f"{name} needs torch: {_INSTALL}") from None

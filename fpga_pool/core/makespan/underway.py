@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound
-from fpga_pool.core.makespan.greedy.execution import as_plan, schedule
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
-from fpga_pool.core.makespan.network.residual import Piece, ResidualLinks
+from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.execution import as_plan, schedule
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.policy import BatchPolicy, PlanningAround, PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, floats
 

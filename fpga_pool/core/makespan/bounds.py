@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.bounds.held import backlog_bound_s
-from fpga_pool.core.makespan.network.fluid import seconds_per_bit
+from fpga_pool.core.makespan.fluid import seconds_per_bit
+from fpga_pool.core.makespan.held import backlog_bound_s
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Steps of the price ascent, and the lengths (relative change of a price per relative overload) from the first one to
