@@ -153,14 +153,7 @@ class ExactPolicy:
 
 
 def programme(name: str, *, maximise: bool = False) -> "LpProblem":
-    """Return an empty programme.
-
-    Raises
-    ------
-    ValueError
-        Where PuLP is not installed; says how to install it.
-
-    """
+    """Return an empty programme; ValueError says how to install PuLP where it is missing."""
     try:
         import pulp
     except ImportError:
@@ -169,22 +162,9 @@ def programme(name: str, *, maximise: bool = False) -> "LpProblem":
 
 
 def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
-    """Search for the best solution of a programme, within limits.
+    """Search for the best solution of a programme, within limits; ValueError where no solver is installed.
 
-    Parameters
-    ----------
-    model
-        The programme.
-    limits
-        When to stop.
-    known
-        A bound that is proven already: below a minimum, above a maximum.
-
-    Raises
-    ------
-    ValueError
-        Where no solver is installed.
-
+    `known` is a bound that is proven already: below a minimum, above a maximum.
     """
     import pulp
 

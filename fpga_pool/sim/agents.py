@@ -75,10 +75,7 @@ class SimulatedAgent:
     def execute(self, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands of the owner of a shard; they are lost while the host is away.
 
-        Raises
-        ------
-        StaleEpoch A later owner of the shard is known.
-
+        StaleEpoch if a later owner of the shard is known.
         """
         if not self.present:
             return []

@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.experiments.figures.benefit.runs import LOADS_S, bound_vcpus, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import (
+    LOADS_S,
+    bound_vcpus,
+    card_pool,
+    random_trace,
+    reference_catalogue,
+)
 from fpga_pool.sim.benefit.live import simulate
 
 HOSTS, CARDS, ALPHA = 1000, 2, 4.0

@@ -35,20 +35,8 @@ DEFAULT = ("fpgas", "links", "seconds")
 def downset_ranks(problem: TaskProblem, shape: Ints, dimensions: Sequence[str] = DEFAULT) -> Ints:
     """Return (T,) the rank of each task: the number of tasks, itself among them, that are at most it.
 
-    Parameters
-    ----------
-    problem:
-        The tasks.
-    shape:
-        (T,) the shape in which each task runs.
-    dimensions:
-        Those of `DIMENSIONS` in which a task has to be at most the other one.
-
-    Raises
-    ------
-    ValueError
-        For an unknown dimension, both signs of one, or none at all.
-
+    A task runs in the shape `shape` (T,), and is at most another one in all of the `dimensions`.  ValueError for an
+    unknown dimension, both signs of one, or none at all.
     """
     chosen = check_dimensions(dimensions)
     zeros = np.zeros(problem.tasks)
@@ -107,16 +95,8 @@ def dominated(first: Floats, second: Floats) -> Ints:
 def irregularity(seconds: Floats, workload: Ints) -> Floats:
     """Return (W,) Irg of each workload: the squared relative deviation of its tasks from their mean, weighted by time.
 
-    A workload without any time has irregularity 0.
-
-    Parameters
-    ----------
-    seconds:
-        (T,) the time of each task.
-    workload:
-        (T,) the workload that it belongs to, 0 to W - 1.
-
-
+    Tasks take `seconds` (T,) and belong to the workloads `workload` (T,), 0 to W - 1; one without any time has
+    irregularity 0.
     """
     count = np.bincount(workload)
     total = np.bincount(workload, weights=seconds).astype(np.float64)
@@ -131,12 +111,7 @@ def variation_of(irregularity_wanted: float) -> float:
     """Return the squared coefficient of variation of gamma-distributed times whose expected Irg is the given one.
 
     With mean 1 and squared variation c, Irg is the expectation of t (t - 1)^2, which is c + 2 c^2 for gamma.
-
-    Raises
-    ------
-    ValueError
-        Unless it is 0 or more and finite.
-
+    ValueError unless it is 0 or more and finite.
     """
     if not 0 <= irregularity_wanted < np.inf:
         raise ValueError(f"irregularity: expected 0 or more, got {irregularity_wanted!r}")
@@ -151,16 +126,10 @@ def mfit_loops() -> ModuleType:
 
 
 def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
-    """Return the schedule of one queue per enclosure.
+    """Return the schedule of one queue per enclosure; ValueError where a task fits in none.
 
     In order of arrival each task, in its shape (T,), joins the queue in which it would be done first, of equal ones
     that with the fewest tasks.  Tasks of one queue begin in its order.
-
-    Raises
-    ------
-    ValueError
-        Where a task fits in no enclosure.
-
     """
     work = rigid_work(problem, shape)
     placed = empty_schedule(problem, shape)
@@ -187,14 +156,7 @@ class ListPolicy:
         loops()
 
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
-        """Schedule all tasks; deterministic, `rng` is not used.
-
-        Raises
-        ------
-        ValueError
-            Where a task fits in no enclosure.
-
-        """
+        """Schedule all tasks; deterministic, `rng` is not used.  ValueError where a task fits in no enclosure."""
         placed = self.place(view, allotted_shapes(view), state)
         return TaskSchedule(
             enclosure=placed.enclosure,

@@ -53,13 +53,7 @@ class ComputeBound:
 def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
     """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
 
-    Parameters
-    ----------
-    problem
-        The batch.
-    at_most_s
-        Makespan of a known plan, inf = none; jobs are not considered where they would end later.
-
+    `at_most_s` is the makespan of a known plan, inf = none; jobs are not considered where they would end later.
     """
     bound = simple_bound(problem)
     if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
@@ -222,13 +216,8 @@ def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> ComputeBo
 def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
     """Return the best prices that a short multiplicative ascent finds: dear is what would end late.
 
-    Parameters
-    ----------
-    seconds : (n, a)
-        inf = cannot run there; at least one finite value in each row and column.
-    ready_s : (a,)
-        When each accelerator becomes free.
-
+    `seconds` (n, a) are inf where a job cannot run, with at least one finite value in each row and column; accelerators
+    become free at `ready_s` (a,).
     """
     slots = seconds.shape[1]
     prices = np.full(slots, 1.0 / slots)

@@ -76,15 +76,8 @@ def replan(
 ) -> Replan:
     """Return the plan for what does not compute yet; deterministic if `search` is.
 
-    Parameters
-    ----------
-    underway
-        What is under way.
-    params
-        How much to look for, and what a change must gain.
-    search
-        Plans a problem again, where that is worth its time.
-
+    `params` say how much to look for, and what a change must gain; `search` plans a problem again, where that is worth
+    its time.
     """
     params = params or ReplanParams()
     problem = underway.problem

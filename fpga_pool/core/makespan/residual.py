@@ -196,17 +196,8 @@ class _Link(NamedTuple):
 class ResidualLinks:
     """R_out(t) and R_in(t) of section 3.3, from time 0 on.
 
-    Parameters
-    ----------
-    egress_bps : (R,)
-        Limit of each requester; inf = none.
-    ingress_bps : (H,)
-        Limit of each responder; inf = none.
-    requester, responder : (S,)
-        The links that each piece of the transfers under way crosses.
-    begin_s, end_s, bps : (S,)
-        These pieces.
-
+    Limits of requesters (R,) and responders (H,) are inf where there is none.  The pieces of the transfers under way
+    (S,) cross the links of `requester` and `responder`.
     """
 
     def __init__(

@@ -159,15 +159,8 @@ _Neighbours = dict[int, dict[int, float]]
 def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
     """Return (n,) the accelerator of each job.
 
-    Parameters
-    ----------
-    relaxed
-        The solution of CIM-LP for `seconds` and `ready_s`.
-    seconds : (n, a)
-        inf = cannot run there.
-    ready_s : (a,)
-        When each accelerator becomes free.
-
+    `relaxed` is the solution of CIM-LP for `seconds` (n, a), inf = cannot run there, and `ready_s` (a,), when each
+    accelerator becomes free.
     """
     relaxed = pseudo_forest(relaxed, seconds, ready_s)
     jobs = len(seconds)

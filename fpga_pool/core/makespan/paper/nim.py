@@ -33,19 +33,10 @@ class Flows(NamedTuple):
 
 
 def spread(flows: Flows, egress_bps: Floats, ingress_bps: Floats, begin_s: float, residual: str) -> list[Pieces]:
-    """Return the pieces of each transfer.
+    """Return the pieces of each transfer; all begin at `begin_s`.
 
-    Parameters
-    ----------
-    flows
-        What is sent.
-    egress_bps, ingress_bps : (R,), (H,)
-        Limits; inf = none.
-    begin_s
-        When all begin.
-    residual
-        When bandwidth that is left is given away: "none", "start" or "always" (see `NimParams`).
-
+    Limits are (R,) and (H,), inf = none.  `residual` says when bandwidth that is left is given away: "none", "start" or
+    "always" (see `NimParams`).
     """
     if residual == "none":
         return [_last(begin_s, bits, bps) for bits, bps in zip(flows.bits.tolist(), flows.bps.tolist(), strict=True)]
@@ -176,19 +167,8 @@ def algorithm_3(
 ) -> Rates | None:  # fmt: skip
     """Return responders and rates, or None where some job finds no bandwidth.
 
-    Parameters
-    ----------
-    bits : (n,)
-        Sizes, above 0.
-    requester : (n,)
-        Who sends each.
-    able : (n, H)
-        Which responders can take the job.
-    egress_bps, ingress_bps : (R,), (H,)
-        Limits; 0 = no bandwidth is left, inf = no limit.
-    params, rng
-        How CIM-LP is solved.
-
+    Jobs have `bits` (n,) above 0, which `requester` (n,) sends, and may go to the responders `able` (n, H).  Limits are
+    (R,) and (H,); 0 = no bandwidth is left, inf = no limit.  `params` and `rng` say how CIM-LP is solved.
     """
     # Line 1.  NIM-OR needs no linear program: f is the least of what (4a) and (4b) allow; 1 / f in seconds.
     used_bps = ingress_bps[able.any(axis=0)]

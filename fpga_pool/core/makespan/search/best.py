@@ -151,17 +151,8 @@ def plan(
 ) -> BatchPlan:
     """Return the shortest plan found for a batch, with the bound that no plan can be below.
 
-    Parameters
-    ----------
-    problem
-        The batch; `BatchProblem` documents its arrays.
-    params
-        How long to search, and how near the bound is near enough.
-    rng
-        Source of all random choices; seed 0 without one.
-    clock
-        Seconds by any steady clock; needed for `time_limit_s`.
-
+    `params` say how long to search, and how near the bound is near enough.  Without `rng` the seed is 0; `clock`
+    returns seconds by any steady clock, and is needed for `time_limit_s`.
     """
     params = params or MakespanParams()
     if problem.jobs == 0:

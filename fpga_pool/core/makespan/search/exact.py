@@ -27,11 +27,7 @@ class Exact(ExactPolicy):
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort.
 
-        Raises
-        ------
-        ValueError
-            Where the batch has several fairness groups or results, or is too large, or no solver is installed.
-
+        ValueError where the batch has several fairness groups or results, or is too large, or no solver is installed.
         """
         _require_modelled(view)
         self._params.require_few(unknowns(view))

@@ -47,23 +47,9 @@ def random_trace(
 ) -> Trace:
     """Return jobs that arrive every work_s / alpha / cards, each of a random function.
 
-    Parameters
-    ----------
-    pool
-        Whose functions, and how many cards: the load of each card is alpha.
-    alpha
-        Ideal time over interval (section V).
-    seconds
-        How long jobs arrive.
-    seed
-        Of all random choices.
-    drift_s
-        Seconds after which the mix of functions is drawn again; None = all functions alike, for ever.
-    work_s, patience_s
-        Of each job.
-    poisson
-        Draw the intervals, instead of making them equal.
-
+    The load of each card is `alpha`, ideal time over interval (section V); jobs arrive for `seconds`.  The mix of
+    functions is drawn again after `drift_s` seconds; None = all functions alike, for ever.  With `poisson` the
+    intervals are drawn, instead of equal.
     """
     rng = np.random.default_rng(seed)
     interval_s = work_s / alpha / len(pool.dma_bps)
