@@ -4,10 +4,12 @@ PuLP is imported where a programme is made, not before: other users neither wait
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+
+from fpga_pool.core.types import parameter
 
 if TYPE_CHECKING:
     from pulp import LpProblem
@@ -69,29 +71,19 @@ class Solved:
 class ExactParams:
     """Parameters of the policies `exact`."""
 
-    time_limit_s: float = field(
-        default=60.0,
-        metadata={
-            "min": 0.0,
-            "help": "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
-        },
+    time_limit_s: float = parameter(
+        60.0,
+        "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
+        min=0.0,
     )
-    effort: int = field(
-        default=0,
-        metadata={
-            "min": 0,
-            "help": "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.",
-        },
+    effort: int = parameter(
+        0, "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.", min=0
     )
-    gap: float = field(
-        default=1e-6,
-        metadata={"min": 0.0, "help": "Relative gap between the best solution and the bound at which the search ends."},
+    gap: float = parameter(
+        1e-6, "Relative gap between the best solution and the bound at which the search ends.", min=0.0
     )
     #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
-    unknowns: int = field(
-        default=5000,
-        metadata={"min": 1, "help": "Maximum number of integer variables; larger problems are refused."},
-    )
+    unknowns: int = parameter(5000, "Maximum number of integer variables; larger problems are refused.", min=1)
 
     def __post_init__(self) -> None:
         if not 0 < self.time_limit_s < np.inf:

@@ -11,7 +11,7 @@ a pool) ends later by it.  So no group is ever worse off than if all had been ap
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.makespan.search.balance import balance, earliest_arrivals_s
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.makespan.underway import Bools, Underway
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
 
 #: How far from the bound the first answer must be for a search.
 _WORTH_A_SEARCH = 1.05
@@ -36,14 +36,8 @@ class ReplanParams:
     """Parameters of re-planning."""
 
     #: About ten milliseconds for 1000 jobs on 200 accelerators.
-    effort: int = field(
-        default=2,
-        metadata={"min": 0, "help": "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append."},
-    )
-    gain: float = field(
-        default=0.01,
-        metadata={"min": 0.0, "help": "Minimum relative reduction of the remaining makespan for jobs to be moved."},
-    )
+    effort: int = parameter(2, "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append.", min=0)
+    gain: float = parameter(0.01, "Minimum relative reduction of the remaining makespan for jobs to be moved.", min=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.effort, int) or self.effort < 0:

@@ -1,7 +1,7 @@
 """The baselines of the makespan paper, section 5: shortest and largest job first."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import transfer_s
 from fpga_pool.core.makespan.listing import ListScheduler, Preference
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,31 +18,25 @@ class BaselineParams:
 
     #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number: 1 is the least
     #: that overlaps, and more would only bind jobs to accelerators earlier.
-    prefetch: int = field(
-        default=1,
-        metadata={
-            "min": 0,
-            "help": "Number of jobs that may be assigned to an accelerator beyond the one it computes, so that their "
-            "inputs are transferred meanwhile; 0 = none.",
-        },
+    prefetch: int = parameter(
+        1,
+        "Number of jobs that may be assigned to an accelerator beyond the one it computes, so that their "
+        "inputs are transferred meanwhile; 0 = none.",
+        min=0,
     )
     #: "Schedule as many resources as possible to this job" (section 5) may be read of its start alone, or of all the
     #: time it is sent.
-    top_up: bool = field(
-        default=True,
-        metadata={
-            "help": "Running transfers take bandwidth that becomes free; otherwise each keeps its initial rate, and "
-            "waits until that is at least a tenth of its slower link.",
-        },
+    top_up: bool = parameter(
+        True,
+        "Running transfers take bandwidth that becomes free; otherwise each keeps its initial rate, and "
+        "waits until that is at least a tenth of its slower link.",
     )
     #: Not in the paper; the default gives its testbed figures (section 5.1).
-    ties: str = field(
-        default="testbed",
-        metadata={
-            "choices": ["testbed", "lowest-ingress", "highest-ingress", "index"],
-            "help": "Which of several available accelerators chooses first, before the lowest index: testbed is, for "
-            "sjf, the one that would complete its job first, then lowest ingress; for ljf lowest ingress.",
-        },
+    ties: str = parameter(
+        "testbed",
+        "Which of several available accelerators chooses first, before the lowest index: testbed is, for "
+        "sjf, the one that would complete its job first, then lowest ingress; for ljf lowest ingress.",
+        choices=["testbed", "lowest-ingress", "highest-ingress", "index"],
     )
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.relaxation import Relaxed, bisection, one_shot, vertex
 from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, parameter
 
 P = TypeVar("P")
 
@@ -268,25 +268,19 @@ class _Bigraph:
 class CimParams:
     """Parameters of `cim`, which the other policies of the paper have too."""
 
-    method: str = field(
-        default="one-shot",
-        metadata={
-            "choices": ["one-shot", "bisection"],
-            "help": "How CIM-LP is solved: one-shot finds the least makespan and the vertex that has it; bisection is "
-            "Algorithm 1 as published, which ends at any feasible vertex, and takes many times as long.",
-        },
+    method: str = parameter(
+        "one-shot",
+        "How CIM-LP is solved: one-shot finds the least makespan and the vertex that has it; bisection is "
+        "Algorithm 1 as published, which ends at any feasible vertex, and takes many times as long.",
+        choices=["one-shot", "bisection"],
     )
     #: The paper gives no number.
-    epsilon: float = field(
-        default=1e-3, metadata={"min": 0.0, "help": "Relative accuracy at which bisection ends; above 0."}
-    )
-    size_groups: int = field(
-        default=1,
-        metadata={
-            "min": 1,
-            "help": "Number of equal groups into which a batch is divided by job size; groups of smaller jobs are "
-            "planned first, so that they do not wait for the makespan; 1 = no groups.",
-        },
+    epsilon: float = parameter(1e-3, "Relative accuracy at which bisection ends; above 0.", min=0.0)
+    size_groups: int = parameter(
+        1,
+        "Number of equal groups into which a batch is divided by job size; groups of smaller jobs are "
+        "planned first, so that they do not wait for the makespan; 1 = no groups.",
+        min=1,
     )
 
     def __post_init__(self) -> None:

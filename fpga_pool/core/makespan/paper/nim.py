@@ -4,7 +4,7 @@
 section).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.paper.cim import CimParams, Progress, StagedPolicy, place, stages
 from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
-from fpga_pool.core.types import Floats, Ints, floats
+from fpga_pool.core.types import Floats, Ints, floats, parameter
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -122,13 +122,11 @@ def _last(begin_s: float, bits: float, bps: float) -> Pieces:
 class NimParams(CimParams):
     """Parameters of `nim`."""
 
-    residual: str = field(
-        default="always",
-        metadata={
-            "choices": ["none", "start", "always"],
-            "help": "When bandwidth left over by the rates of Algorithm 3 is given to running transfers, shortest "
-            "first: never, once at the start of the batch, or whenever a transfer ends.",
-        },
+    residual: str = parameter(
+        "always",
+        "When bandwidth left over by the rates of Algorithm 3 is given to running transfers, shortest "
+        "first: never, once at the start of the batch, or whenever a transfer ends.",
+        choices=["none", "start", "always"],
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """`makespan`, the default batch policy: the shortest plan that a given effort finds, with a proven bound."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from fpga_pool.core.makespan.search.portfolio import LARGE_PAIRS, Portfolio, are
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
 from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
 
 #: Effort from which on the plans of other policies are looked at, however near the bound ours is.
 THOROUGH_EFFORT = 300
@@ -60,19 +60,12 @@ class MakespanParams:
     """Parameters of `makespan`."""
 
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
-    effort: int = field(
-        default=THOROUGH_EFFORT,
-        metadata={"min": 0, "help": "Search effort in millions of job-accelerator pairs; results are reproducible."},
+    effort: int = parameter(
+        THOROUGH_EFFORT, "Search effort in millions of job-accelerator pairs; results are reproducible.", min=0
     )
-    time_limit_s: float = field(
-        default=0.0,
-        metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
-    )
+    time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
     #: Differences below this are not distinguished from optimal by the benchmarks of this package.
-    gap: float = field(
-        default=1e-5,
-        metadata={"min": 0.0, "help": "Relative gap to the proven bound at which the search ends."},
-    )
+    gap: float = parameter(1e-5, "Relative gap to the proven bound at which the search ends.", min=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.effort, int) or self.effort < 0:
