@@ -27,7 +27,7 @@ _INSTALL = "pip install 'fpga_pool[exact]'"
 class Progress:
     """What a solver knows so far; infinite where it does not."""
 
-    #: Objective of the best solution found, and what no solution exceeds.
+    #: Objective of the best solution found, and what no solution is below.
     incumbent: float
     bound: float
     elapsed_s: float
@@ -63,7 +63,7 @@ class Solved:
 
     #: Whether there is a solution in the variables.
     found: bool
-    #: What no solution exceeds: of a minimum from below.  Infinite where there is provably no solution.
+    #: What no solution is below; infinite where there is provably no solution.
     bound: float
 
 
@@ -144,19 +144,19 @@ class ExactPolicy:
             self._report(Progress(incumbent=incumbent_s, bound=min(bound_s, incumbent_s), elapsed_s=elapsed_s))
 
 
-def programme(name: str, *, maximise: bool = False) -> "LpProblem":
-    """Return an empty programme; ValueError says how to install PuLP where it is missing."""
+def programme(name: str) -> "LpProblem":
+    """Return an empty minimisation; ValueError says how to install PuLP where it is missing."""
     try:
         import pulp
     except ImportError:
         raise ValueError(f"requires PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
-    return pulp.LpProblem(name, pulp.LpMaximize if maximise else pulp.LpMinimize)
+    return pulp.LpProblem(name, pulp.LpMinimize)
 
 
 def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
     """Search for the best solution of a programme, within limits; ValueError where no solver is installed.
 
-    `known` is a bound that is proven already: below a minimum, above a maximum.
+    `known` is a lower bound that is proven already.
     """
     import pulp
 
@@ -171,8 +171,6 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     import highspy
     import pulp
 
-    sense = _Sense.of(model)
-
     next_s = _REPORTS_S
 
     def on_progress(*said: Any) -> None:
@@ -182,8 +180,8 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
         if report is None or out.running_time < next_s:
             return
         next_s = out.running_time + _REPORTS_S
-        bound = sense.tighter(known, sense.sign * out.mip_dual_bound)
-        report(Progress(incumbent=sense.sign * out.mip_primal_bound, bound=bound, elapsed_s=out.running_time))
+        bound = max(known, out.mip_dual_bound)
+        report(Progress(incumbent=out.mip_primal_bound, bound=bound, elapsed_s=out.running_time))
 
     highs = _silent_highs()
     model.solverModel = highs
@@ -209,7 +207,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     status, info = highs.getModelStatus(), highs.getInfo()
     ends = highspy.HighsModelStatus
     if status == ends.kInfeasible:
-        return Solved(found=False, bound=sense.sign * np.inf)
+        return Solved(found=False, bound=np.inf)
     if status not in (ends.kOptimal, ends.kTimeLimit, ends.kSolutionLimit):
         raise ValueError(f"HiGHS failed: {highs.modelStatusToString(status)}")
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -218,10 +216,10 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
         for variable in model.variables():
             variable.varValue = values[variable.index]
     if model.isMIP():
-        proven = sense.sign * info.mip_dual_bound
+        proven = info.mip_dual_bound
     else:
-        proven = info.objective_function_value * sense.sign if status == ends.kOptimal else -sense.sign * np.inf
-    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+        proven = info.objective_function_value if status == ends.kOptimal else -np.inf
+    return Solved(found=found, bound=max(known, _with_slack(proven)))
 
 
 def _silent_highs() -> Any:
@@ -241,7 +239,6 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
     """Solve by CBC, of which PuLP says nothing before it ends, and no bound unless it proves an optimum."""
     import pulp
 
-    sense = _Sense.of(model)
     # Its preprocessing loses solutions.
     options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}", "preprocess off"]
     solver = pulp.PULP_CBC_CMD(
@@ -253,31 +250,15 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
     )
     status = model.solve(solver)
     if status in (pulp.LpStatusInfeasible, pulp.LpStatusUndefined) and model.sol_status == pulp.LpSolutionInfeasible:
-        return Solved(found=False, bound=sense.sign * np.inf)
+        return Solved(found=False, bound=np.inf)
     found = model.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
-    proven = -sense.sign * np.inf
+    proven = -np.inf
     if model.sol_status == pulp.LpSolutionOptimal:
         objective = float(model.objective.value())
-        proven = objective - sense.sign * limits.gap * abs(objective)
-    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+        proven = objective - limits.gap * abs(objective)
+    return Solved(found=found, bound=max(known, _with_slack(proven)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sense:
-    """Whether a programme is a minimum, 1, or a maximum, -1."""
-
-    sign: float
-
-    @classmethod
-    def of(cls, model: "LpProblem") -> "_Sense":
-        import pulp
-
-        return cls(-1.0 if model.sense == pulp.LpMaximize else 1.0)
-
-    def tighter(self, one: float, other: float) -> float:
-        """Return the tighter bound."""
-        return max(one, other) if self.sign > 0 else min(one, other)
-
-    def slack(self, bound: float) -> float:
-        """Return a bound with room for rounding."""
-        return bound - self.sign * _ROUNDING * abs(bound) if np.isfinite(bound) else bound
+def _with_slack(bound: float) -> float:
+    """Return a bound with room for rounding."""
+    return bound - _ROUNDING * abs(bound) if np.isfinite(bound) else bound

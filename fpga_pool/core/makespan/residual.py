@@ -50,12 +50,6 @@ class Residual:
         begin_s = np.append(from_s, later_s[later_s > from_s])
         return Steps(begin_s, np.minimum(_at(out, begin_s), _at(into, begin_s)))
 
-    def leaving(self, requester: int, from_s: float) -> Steps:
-        """Return R_out of a requester from a time on."""
-        out = self._egress[requester]
-        begin_s = np.append(from_s, out.begin_s[out.begin_s > from_s])
-        return Steps(begin_s, _at(out, begin_s))
-
     def least(self, from_s: float) -> tuple[Floats, Floats]:
         """Return egress (R,) and ingress (H,) that are left at every time from a time on."""
         egress = [_least_bps(steps, from_s) for steps in self._egress]

@@ -155,8 +155,6 @@ class Experiment:
     claims: Callable[[Samples], Iterable[Claim]]
     #: Values of the paper's curves, as far as its text gives them.
     stated: tuple[Stated, ...] = ()
-    #: Seconds of this machine were measured: other runs give other values.
-    timed: bool = False
     #: It is made of a real trace, which the project does not have.
     needs_trace: bool = False
 

@@ -41,18 +41,16 @@ def random_trace(
     seed: int,
     *,
     drift_s: float | None = None,
-    work_s: float = 1.0,
-    patience_s: float = 1.0,
     poisson: bool = False,
 ) -> Trace:
-    """Return jobs that arrive every work_s / alpha / cards, each of a random function.
+    """Return jobs of one second that arrive every 1 / alpha / cards s and wait as long, each of a random function.
 
     The load of each card is `alpha`, ideal time over interval (section V); jobs arrive for `seconds`.  The mix of
     functions is drawn again after `drift_s` seconds; None = all functions alike, for ever.  With `poisson` the
     intervals are drawn, instead of equal.
     """
     rng = np.random.default_rng(seed)
-    interval_s = work_s / alpha / len(pool.dma_bps)
+    interval_s = 1.0 / alpha / len(pool.dma_bps)
     count, functions = int(seconds / interval_s), len(pool.functions)
     steps_s = rng.exponential(interval_s, count) if poisson else np.full(count, interval_s)
     arrival_s = np.cumsum(steps_s)
@@ -67,8 +65,8 @@ def random_trace(
         jobs=tuple(f"j{i}" for i in range(count)),
         function=function,
         arrival_s=arrival_s,
-        work_s=np.full(count, work_s),
-        patience_s=np.full(count, patience_s),
+        work_s=np.ones(count),
+        patience_s=np.ones(count),
     )
 
 

@@ -228,7 +228,6 @@ def pool_view(
         ingress_bps=floats([host.ingress_bps for host in hosts]),
         slot_host=ints([host_index[slot.host] for slot in slots]),
         slot_card=ints([card_index[slot.host, slot.card] for slot in slots]),
-        slot_board=tuple(slot.board for slot in slots),
         slot_kind=tuple(slot.kind for slot in slots),
         slot_function=ints([function_index.get(slot.function, -1) for slot in slots]),
         slot_usable=np.array([usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),
