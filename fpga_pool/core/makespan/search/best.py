@@ -78,7 +78,7 @@ class MakespanParams:
 class Makespan:
     """Picks by itself among compute-bound, network-bound and joint planning; anytime.
 
-    No other policy of this package has a shorter plan of a small batch (`others.SMALL_JOBS`, `others.SMALL_PAIRS`): the
+    No other policy of this package has a shorter plan of a small batch (`portfolio.SMALL_JOBS`, `SMALL_PAIRS`): the
     plans of all others are looked at, unless ours is at its bound.  Up to half a million pairs of job and accelerator
     that holds but for `gap` where the search is limited by an effort of `THOROUGH_EFFORT` or more.  With less effort,
     or where seconds are limited, the plans of the others are looked at while ours is more than 2 % above the bound: up
