@@ -217,14 +217,18 @@ def _f11(samples: Samples) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+def _shares_panels(panels: Sequence[tuple[str, str]], x_label: str) -> tuple[Panel, ...]:
+    return tuple(
+        Panel(key=key, title=title, x_label=x_label, y_label="% of the paper's bound", least_y=50.0)
+        for key, title in panels
+    )
+
+
 EXPERIMENT = Experiment(
     number=3,
     title=f"share of the bound by irregularity, {RINGS} rings of 8",
     where="lattice paper, section VI",
-    panels=tuple(
-        Panel(key=key, title=title, x_label="irregularity", y_label="% of the paper's bound", least_y=50.0)
-        for key, title in _PANELS
-    ),
+    panels=_shares_panels(_PANELS, "irregularity"),
     places=dict.fromkeys(_SUBJECTS, IRREGULARITIES),
     measure=_measure,
     claims=_claims,
@@ -316,10 +320,7 @@ WORKLOADS_EXPERIMENT = Experiment(
     number=4,
     title=f"share of the bound by number of workloads, irregularity {IRREGULARITY:g}, {WORKLOADS_RINGS} rings of 8",
     where="lattice paper, section VI",
-    panels=tuple(
-        Panel(key=key, title=title, x_label="workloads", y_label="% of the paper's bound", least_y=50.0)
-        for key, title in _WORKLOADS_PANELS
-    ),
+    panels=_shares_panels(_WORKLOADS_PANELS, "workloads"),
     places=dict.fromkeys(_WORKLOADS_SUBJECTS, NUMBERS),
     measure=_measure_workloads,
     claims=_workloads_claims,
