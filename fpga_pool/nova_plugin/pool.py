@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpga_pool.conf.catalogue import private_key
-from fpga_pool.core.cluster.scorer import Floats32
+from fpga_pool.core.cluster.learned import Floats32
 from fpga_pool.core.types import Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fpga_pool.cli.learn import report
 from fpga_pool.conf.learned import read_network, write_network
-from fpga_pool.experiments.learning.rollouts import STACKS, Result, Run, evaluate, runner, runs_of
-from fpga_pool.experiments.learning.training import Effort, Plan, draw, train
+from fpga_pool.experiments.rollouts import STACKS, Result, Run, evaluate, runner, runs_of
+from fpga_pool.experiments.training import Effort, Plan, draw, train
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.sim.cluster.generator import SUITES
 

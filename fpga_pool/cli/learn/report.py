@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fpga_pool.experiments.learning.rollouts import HEURISTICS, METRICS, Comparison, Evaluation
-from fpga_pool.experiments.learning.training import Progress
+from fpga_pool.experiments.rollouts import HEURISTICS, METRICS, Comparison, Evaluation
+from fpga_pool.experiments.training import Progress
 
 #: Of which metrics a table shows the worst world too.
 _WORST = ("mean_response_s", "p95_response_s")

@@ -26,7 +26,7 @@ from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.shared.columns import Providers
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.services.audit import audit
-from fpga_pool.sim.scenario.hosts import pool_columns
+from fpga_pool.sim.scenario.arrivals import pool_columns
 from fpga_pool.sim.scenario.run import ScenarioRun
 
 #: How long an instance is taken to stay where the scenario does not say, as in `fpga-pool-manage explain`.

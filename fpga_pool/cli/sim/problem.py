@@ -21,7 +21,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import CPU, Host, Job, Slot
 from fpga_pool.model.rules.batch.planning import Snapshot, batch_problem, known_time_models, pool_view
 from fpga_pool.sim import files
-from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.arrivals import simulated_hosts
 from fpga_pool.sim.scenario.reading import read_scenario
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.cli.arguments import number_that, positive_count, positive_seconds
-from fpga_pool.core.lattice.ranking import irregularity
+from fpga_pool.core.lattice.paper import irregularity
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.files import write_problem
 from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate

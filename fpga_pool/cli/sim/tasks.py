@@ -14,8 +14,7 @@ from fpga_pool.cli.arguments import number_that
 from fpga_pool.cli.sim.proof import add_proof_arguments, proving
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.paper import Lattice, LatticeParams
-from fpga_pool.core.lattice.ranking import irregularity
+from fpga_pool.core.lattice.paper import Lattice, LatticeParams, irregularity
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import Preparing, Searching, TaskPolicy
 from fpga_pool.experiments.animation import animated_tasks

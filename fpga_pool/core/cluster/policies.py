@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fpga_pool.core.cluster.iawp import Iawp
 from fpga_pool.core.cluster.nodes import (
     Companions,
     EctUnit,
@@ -18,7 +19,6 @@ from fpga_pool.core.cluster.nodes import (
     completion_s,
 )
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, NodeView, Subtask, Unit
-from fpga_pool.core.learned.iawp import Iawp
 from fpga_pool.core.policy import Parametrised, PolicyState
 from fpga_pool.core.types import Floats, parameter
 

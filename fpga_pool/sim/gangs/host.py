@@ -68,12 +68,11 @@ class Guests:
     def __init__(
         self,
         times: GuestTimes | None = None,
-        params: ProgressParams | None = None,
         shares: Callable[[str, int], tuple[float, float]] | None = None,
     ) -> None:
         """`shares` gives what a gang loses and uses, by its name and width; None = drawn by the paper's rules."""
         self.times = times or GuestTimes()
-        self._params = params or ProgressParams()
+        self._params = ProgressParams()
         self._shares = shares or (lambda gang, width: shares_of(gang, width, self._params))
         self.now_s = 0.0
         self._guests: dict[Key, _Guest] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.learning.rollouts import Run, result_of
+from fpga_pool.experiments.rollouts import Run, result_of
 
 #: Worlds of each seed, and tasks of a run.
 WORLDS, WORLD_TASKS = 20, 200
@@ -16,7 +16,7 @@ _SUITES = ("held_out", "overload", "unseen_law", "unseen_kinds")
 _METRICS = {"mean": "mean_response_s", "p95": "p95_response_s", "goodput": "goodput_per_minute"}
 
 
-def compared(suite: str, seed: int, settings: Settings) -> Iterator[Sample]:
+def compared(_: str, suite: str, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the geometric mean, over the worlds of a seed, of each metric of each policy."""
     worlds = settings.scaled(WORLDS)
     for name in _COMPARED:
@@ -53,7 +53,7 @@ COMPARED = Experiment(
         Panel(key="p95", title="95th percentile of the response", x_label="suite", y_label="s"),
         Panel(key="goodput", title="goodput", x_label="suite", y_label="tasks per minute"),
     ),
-    cases=lambda _: _SUITES,
+    places={"": _SUITES},
     measure=compared,
     claims=compared_claims,
 )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.online.replan import Replan
-from fpga_pool.core.makespan.online.underway import plan_arriving
+from fpga_pool.core.makespan.replan import Replan
+from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import BatchPolicy, PolicyState, Proving, Replanning
 from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.greedy import simple_bound_s
+from fpga_pool.core.makespan.greedy import simple_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
@@ -228,7 +228,6 @@ def pool_view(
         ingress_bps=floats([host.ingress_bps for host in hosts]),
         slot_host=ints([host_index[slot.host] for slot in slots]),
         slot_card=ints([card_index[slot.host, slot.card] for slot in slots]),
-        slot_board=tuple(slot.board for slot in slots),
         slot_kind=tuple(slot.kind for slot in slots),
         slot_function=ints([function_index.get(slot.function, -1) for slot in slots]),
         slot_usable=np.array([usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.reserving import costs, place_prices, unavoidable_s
+from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 from fpga_pool.core.types import Floats
 from fpga_pool.model.catalogue import Catalogue
 

@@ -7,7 +7,7 @@ from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import Clairvoyant, upper_bound, windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import CATALOGUES, card_pool, random_trace, reference_catalogue
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
 

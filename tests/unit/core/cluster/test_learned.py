@@ -2,15 +2,18 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.cluster.learned import (
+    FEATURES,
     FIRST_SHARE,
     LEAST_SHARE,
     MOST_SHARE,
+    PARAMETERS,
     SHORTLIST,
     Guard,
     Learned,
     LearnedParams,
+    Network,
+    features,
 )
-from fpga_pool.core.cluster.scorer import FEATURES, PARAMETERS, Network, features
 from fpga_pool.core.cluster.views import ClusterView, TaskView
 
 RNG = np.random.default_rng(0)

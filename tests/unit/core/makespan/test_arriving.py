@@ -7,9 +7,9 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan import Ect
-from fpga_pool.core.makespan.greedy.execution import complete_plan
-from fpga_pool.core.makespan.network.fluid import transmit
-from fpga_pool.core.makespan.online.underway import plan_arriving
+from fpga_pool.core.makespan.execution import complete_plan
+from fpga_pool.core.makespan.fluid import transmit
+from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import PlanningAround
 from fpga_pool.core.types import BatchProblem, EarlierTransfers
 from support.seeds import seeds

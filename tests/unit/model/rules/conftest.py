@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect
-from fpga_pool.core.makespan.online.replan import replan
+from fpga_pool.core.makespan.replan import replan
 from fpga_pool.model.messages.agents import (
     Heartbeat,
     InputStaged,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fpga_pool.core.learned.metrics import require_finite
+from fpga_pool.core.cluster.metrics import require_finite
 from fpga_pool.core.types import Floats, Ints
 
 #: Hidden layers (section 5.1).

@@ -12,9 +12,8 @@ import numpy as np
 
 from fpga_pool.conf.learned import shipped_network
 from fpga_pool.conf.policies import policy_with
-from fpga_pool.core.cluster.learned import SHORTLIST, Learned, LearnedParams
+from fpga_pool.core.cluster.learned import OUTPUT, SHORTLIST, Floats32, Learned, LearnedParams, Network, features
 from fpga_pool.core.cluster.nodes import SlowdownUnit
-from fpga_pool.core.cluster.scorer import OUTPUT, Floats32, Network, features
 from fpga_pool.core.cluster.views import ACCELERATOR, ClusterView
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats

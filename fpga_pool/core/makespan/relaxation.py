@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csr_array
 
-from fpga_pool.core.makespan.bounds.batch import compute_bound
+from fpga_pool.core.makespan.bounds import compute_bound
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Cheapest pairs per job in the first reduced program; others there, and added where the prices ask for more.
@@ -39,20 +39,15 @@ class Relaxed:
 def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return the solution of least T, by as few linear programs as that needs: mostly one.
 
+    `seconds` (n, a) are inf where a job cannot run, with at least one finite value per row; accelerators become free at
+    `ready_s` (a,).
+
     With the pairs allowed at a given time t, the least T is one linear program, and t is feasible iff that T <= t.  So
     instead of bisecting t (Algorithm 1) t starts at a proven lower bound.  If it is not feasible, the T found there is
     the answer unless it allows further pairs; then t is the least T over these, and only then t is bisected.
 
     Of the vertices at T it is one of least total computation: others may fill an accelerator to the brim, by split
     jobs, where some have time to spare.
-
-    Parameters
-    ----------
-    seconds : (n, a)
-        inf = cannot run there; at least one finite value per row.
-    ready_s : (a,)
-        When each accelerator becomes free.
-
     """
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:

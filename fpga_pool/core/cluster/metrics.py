@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import Floats
 
+_INSTALL = "pip install 'fpga_pool[learning]'"
+
+#: Rounds of alternating regressions, and of expectation maximisation.
+_FACTOR_ROUNDS, _GAP_ROUNDS = 15, 20
 #: Standard deviation of one measurement: error of the measuring, and differences between subtasks of a type.
 NOISE = 0.1
 
@@ -79,12 +83,6 @@ class Gaussian:
         mean: Floats = self._mean[type_].copy()
         return mean
 
-    def deviation(self, type_: int) -> Floats:
-        """Return the standard deviation of each metric of a type, (N,), without the noise of measuring."""
-        variance = np.diagonal(self._covariance[type_])
-        deviation: Floats = np.sqrt(np.maximum(variance, 0))
-        return deviation
-
 
 class Factors:
     """Biased matrix factorisation (Koren et al. 2009), fitted by alternating least squares when it is asked.
@@ -114,7 +112,7 @@ class Factors:
         row: Floats = self._fitted[type_]
         return row
 
-    def _fit(self, rounds: int = 15) -> Floats:
+    def _fit(self) -> Floats:
         if not self._cells:
             return np.full((self._rows, self._metrics), 0.5)
         sums, counts = np.zeros((self._rows, self._metrics)), np.zeros((self._rows, self._metrics))
@@ -130,7 +128,7 @@ class Factors:
         right = np.hstack([np.ones((self._metrics, 1)), np.zeros((self._metrics, 1)),
                            0.1 * rng.standard_normal((self._metrics, self._rank))])  # fmt: skip
         own_left, own_right = [0, *range(2, 2 + self._rank)], [1, *range(2, 2 + self._rank)]
-        for _ in range(rounds):
+        for _ in range(_FACTOR_ROUNDS):
             self._solve(left, right, values - overall, counts, own_left)
             self._solve(right, left, (values - overall).T, counts.T, own_right)
         fitted: Floats = overall + left @ right.T
@@ -147,7 +145,7 @@ class Factors:
             side[row, own] = np.linalg.solve(squares, features.T @ (weights * wanted))
 
 
-def normal_with_gaps(rows: Floats, rounds: int = 20) -> tuple[Floats, Floats]:
+def normal_with_gaps(rows: Floats) -> tuple[Floats, Floats]:
     """Return mean (N,) and covariance (N, N) of rows with gaps (NaN), by expectation maximisation.
 
     Both are drawn a little towards a wide, independent prior, which is all there is without rows.
@@ -160,7 +158,7 @@ def normal_with_gaps(rows: Floats, rounds: int = 20) -> tuple[Floats, Floats]:
         return mean, covariance
     #: The prior counts for so many rows.
     own = 1.0
-    for _ in range(rounds if not known.all() else 1):
+    for _ in range(_GAP_ROUNDS if not known.all() else 1):
         filled, spread = np.where(known, rows, 0.0), np.zeros((metrics, metrics))
         for row, seen in zip(filled, known, strict=True):
             if seen.all():
@@ -183,3 +181,11 @@ def require_finite(value: float) -> None:
     """Raise a ValueError where a measurement is not a finite number."""
     if not np.isfinite(value):
         raise ValueError(f"value: expected a finite number, got {value}")
+
+
+def require_torch(name: str) -> None:
+    """Raise a ValueError with the way to install torch where it is missing."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ValueError(f"{name} needs torch: {_INSTALL}") from None

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.conf.learned import read_network, write_network
-from fpga_pool.core.cluster.scorer import FEATURES, OUTPUT, PARAMETERS, Floats32, Network, layers
+from fpga_pool.core.cluster.learned import FEATURES, OUTPUT, PARAMETERS, Floats32, Network, layers
 from fpga_pool.core.types import Floats
-from fpga_pool.experiments.learning.rollouts import Result, Run, Runner, Samples, network_data, samples_of
+from fpga_pool.experiments.rollouts import Result, Run, Runner, Samples, network_data, samples_of
 from fpga_pool.model.exceptions import InvalidInput
 
 # ---- Supervised start: the network predicts the log of actual / estimated response, with a Huber loss

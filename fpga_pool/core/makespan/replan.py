@@ -11,20 +11,19 @@ a pool) ends later by it.  So no group is ever worse off than if all had been ap
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound, simple_bound
-from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, execute, with_results
-from fpga_pool.core.makespan.greedy.greedy import even_work_s
-from fpga_pool.core.makespan.greedy.placement import largest_first
-from fpga_pool.core.makespan.network.fluid import Segments
-from fpga_pool.core.makespan.network.residual import Piece, ResidualLinks
-from fpga_pool.core.makespan.online.underway import Bools, Underway
+from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
+from fpga_pool.core.makespan.execution import Schedule, as_plan, execute, with_results
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.greedy import even_work_s, largest_first
+from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.makespan.search.balance import balance, earliest_arrivals_s
 from fpga_pool.core.makespan.search.budget import Budget
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.makespan.underway import Bools, Underway
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
 
 #: How far from the bound the first answer must be for a search.
 _WORTH_A_SEARCH = 1.05
@@ -37,14 +36,8 @@ class ReplanParams:
     """Parameters of re-planning."""
 
     #: About ten milliseconds for 1000 jobs on 200 accelerators.
-    effort: int = field(
-        default=2,
-        metadata={"min": 0, "help": "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append."},
-    )
-    gain: float = field(
-        default=0.01,
-        metadata={"min": 0.0, "help": "Minimum relative reduction of the remaining makespan for jobs to be moved."},
-    )
+    effort: int = parameter(2, "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append.", min=0)
+    gain: float = parameter(0.01, "Minimum relative reduction of the remaining makespan for jobs to be moved.", min=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.effort, int) or self.effort < 0:
@@ -77,15 +70,8 @@ def replan(
 ) -> Replan:
     """Return the plan for what does not compute yet; deterministic if `search` is.
 
-    Parameters
-    ----------
-    underway
-        What is under way.
-    params
-        How much to look for, and what a change must gain.
-    search
-        Plans a problem again, where that is worth its time.
-
+    `params` say how much to look for, and what a change must gain; `search` plans a problem again, where that is worth
+    its time.
     """
     params = params or ReplanParams()
     problem = underway.problem

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fpga_pool.core.cluster.metrics import require_torch
 from fpga_pool.core.cluster.nodes import NodePolicy
 from fpga_pool.core.cluster.policies import NodeParams
 from fpga_pool.core.cluster.views import ClusterView
-from fpga_pool.core.learned import require_torch
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, parameter
 
 if TYPE_CHECKING:  # torch is optional
-    from fpga_pool.core.learned.dqn import Network
+    from fpga_pool.core.cluster.dqn import Network
 
 INPUTS, REWARDS, TRANSFERS = ("normalised", "raw"), ("increase", "throughput", "response"), ("hidden", "all", "none")
 #: Features of a node: use of cores, accelerators and both memories, sent and received (table 1); and its queue.
@@ -139,7 +139,7 @@ class Learner(Ldwp):
     @property
     def weights(self) -> dict[str, Floats]:
         """Return the weights that it has now; empty before the first decision."""
-        from fpga_pool.core.learned.dqn import weights_of
+        from fpga_pool.core.cluster.dqn import weights_of
 
         if self._network is None:
             return {}
@@ -238,7 +238,7 @@ class Learner(Ldwp):
 
         Parameter transfer of section 4.2.2.
         """
-        from fpga_pool.core.learned.dqn import Network, Training, set_weights
+        from fpga_pool.core.cluster.dqn import Network, Training, set_weights
 
         params = self._params
         training = Training(

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound, lower_bound
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, no_segments
-from fpga_pool.core.makespan.network.results import completion_bound, send_back
+from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
+from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
+from fpga_pool.core.makespan.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
@@ -18,23 +18,10 @@ def execute(
 ) -> Floats:
     """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
 
-    All jobs are in the queues of their slots from the start, and slots that are free load from `head_start_s` before
-    time 0 on.  This is the array form of the rule: same decisions, one pass over the jobs of each slot.  Loads of a
-    port take turns, in the order in which they are decided.
-
-    Parameters
-    ----------
-    problem
-        The batch.
-    accelerator : (J,)
-        Where each job runs.
-    order : (J,)
-        The jobs, first in the queue first.
-    arrived_s : (J,)
-        When the input of each job is complete.
-    free_s : (A,)
-        From when on each slot may load, if not as the problem says.
-
+    All jobs are in the queues of their slots from the start, in `order` (J,); job j runs on `accelerator` (J,), and its
+    input is complete at `arrived_s` (J,).  Slots that are free load from `head_start_s` before time 0 on; `free_s` (A,)
+    says from when on each may load, if not as the problem says.  This is the array form of the rule: same decisions,
+    one pass over the jobs of each slot.  Loads of a port take turns, in the order in which they are decided.
     """
     from fpga_pool.core.makespan.kernels import loops
 

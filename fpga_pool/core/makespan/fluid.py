@@ -240,17 +240,9 @@ def moving_flows(problem: BatchProblem, accelerator: Ints) -> Ints:
 
 
 def transmit(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers:
-    """Move all inputs of a batch by strict priority, each from its release on.
+    """Move all inputs of a batch by strict priority, `order` (J,) the highest first, each from its release on.
 
-    Parameters
-    ----------
-    problem
-        The batch.
-    accelerator : (J,)
-        Where each job runs.
-    order : (J,)
-        The jobs, highest priority first.
-
+    Job j runs on `accelerator` (J,).
     """
     jobs = moving_flows(problem, accelerator)
     rank = np.empty(problem.jobs, np.int64)

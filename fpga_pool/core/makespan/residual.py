@@ -50,12 +50,6 @@ class Residual:
         begin_s = np.append(from_s, later_s[later_s > from_s])
         return Steps(begin_s, np.minimum(_at(out, begin_s), _at(into, begin_s)))
 
-    def leaving(self, requester: int, from_s: float) -> Steps:
-        """Return R_out of a requester from a time on."""
-        out = self._egress[requester]
-        begin_s = np.append(from_s, out.begin_s[out.begin_s > from_s])
-        return Steps(begin_s, _at(out, begin_s))
-
     def least(self, from_s: float) -> tuple[Floats, Floats]:
         """Return egress (R,) and ingress (H,) that are left at every time from a time on."""
         egress = [_least_bps(steps, from_s) for steps in self._egress]
@@ -196,17 +190,8 @@ class _Link(NamedTuple):
 class ResidualLinks:
     """R_out(t) and R_in(t) of section 3.3, from time 0 on.
 
-    Parameters
-    ----------
-    egress_bps : (R,)
-        Limit of each requester; inf = none.
-    ingress_bps : (H,)
-        Limit of each responder; inf = none.
-    requester, responder : (S,)
-        The links that each piece of the transfers under way crosses.
-    begin_s, end_s, bps : (S,)
-        These pieces.
-
+    Limits of requesters (R,) and responders (H,) are inf where there is none.  The pieces of the transfers under way
+    (S,) cross the links of `requester` and `responder`.
     """
 
     def __init__(

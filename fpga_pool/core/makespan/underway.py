@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound
-from fpga_pool.core.makespan.greedy.execution import as_plan, schedule
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
-from fpga_pool.core.makespan.network.residual import Piece, ResidualLinks
+from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.execution import as_plan, schedule
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.policy import BatchPolicy, PlanningAround, PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, floats
 
@@ -70,19 +70,10 @@ class Underway:
 def underway_at(
     problem: BatchProblem, plan: BatchPlan, now_s: float, *, lost: Collection[int] = (), arrived: Collection[int] = ()
 ) -> tuple[Underway, Ints]:
-    """Return a plan as it is under way at `now_s` if all went as planned, and the jobs that are left.
+    """Return a plan as it is under way at `now_s`, on its clock, if all went as planned, and the jobs that are left.
 
-    Parameters
-    ----------
-    problem, plan
-        A batch and its plan.
-    now_s
-        The present, on the plan's clock.
-    lost
-        Accelerators that can run nothing from now on; what computes there fails and is to be planned again.
-    arrived
-        Jobs of the problem that arrive only now: their part of the plan is void.
-
+    `lost` are accelerators that can run nothing from now on: what computes there fails and is to be planned again.
+    `arrived` are jobs of the problem that arrive only now: their part of the plan is void.
     """
     jobs = np.arange(problem.jobs)
     new, gone = np.isin(jobs, list(arrived)), np.isin(plan.accelerator, list(lost))
@@ -148,19 +139,9 @@ def plan_arriving(
     state: PolicyState,
     rng: np.random.Generator,
 ) -> BatchPlan:
-    """Return the policy's plan of a batch for a network on which `earlier` transfers are planned.
+    """Return the policy's plan of a batch for a network on which `earlier` transfers are planned, on the same clock.
 
-    Parameters
-    ----------
-    policy
-        Whose plan it is.
-    problem
-        The batch alone; `ready_s` is c_j of section 3.4, when earlier jobs are computed.
-    earlier
-        What is planned of the network already, on the same clock.
-    state, rng
-        What the policy remembers, and the source of its random choices.
-
+    `problem` has the batch alone; its `ready_s` is c_j of section 3.4, when earlier jobs are computed.
     """
     if isinstance(policy, PlanningAround):
         return policy.decide_around(problem, earlier, state, rng)

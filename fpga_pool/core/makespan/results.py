@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import LowerBound, simple_bound
-from fpga_pool.core.makespan.network.fluid import Segments, seconds_per_bit, transmit
+from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
+from fpga_pool.core.makespan.fluid import Segments, seconds_per_bit, transmit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Share of the completion from which on a result counts as late.

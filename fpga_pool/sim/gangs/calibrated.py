@@ -36,11 +36,6 @@ class HyperErlang:
     first_s: float
     second_s: float
 
-    def moment(self, k: int) -> float:
-        """Return E[X^k]."""
-        stages = math.prod(range(self.order, self.order + k))
-        return stages * (self.first_share * self.first_s**k + (1 - self.first_share) * self.second_s**k)
-
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Return times."""
         stage_s = np.where(rng.random(count) < self.first_share, self.first_s, self.second_s)

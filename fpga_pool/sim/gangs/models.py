@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.gangs.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
 from fpga_pool.sim.gangs.swf import Jobs, to_swf
 from fpga_pool.sim.gangs.trace import Trace, trace_of
-from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
 
 # ---- The model of Lublin and Feitelson: sizes, run times and a daily cycle of arrivals
 
@@ -33,8 +33,6 @@ class Kind:
     power_of_two: float
     #: Two uniform stages of the logarithm (base 2) of the size: the lower one with probability `low_share`.
     lowest: float
-    middle: float
-    highest: float
     low_share: float
     #: Of the logarithm of the run time; the first with probability slope * size + intercept.
     run_first: tuple[float, float]
@@ -48,32 +46,29 @@ class Kind:
 
 
 ALL: Final = Kind(
-    serial=0.244, power_of_two=0.576, lowest=0.8, middle=4.5, highest=7.0, low_share=0.86,
+    serial=0.244, power_of_two=0.576, lowest=0.8, low_share=0.86,
     run_first=(4.2, 0.94), run_second=(312.0, 0.03), run_slope=-0.0054, run_intercept=0.78,
     gap=(10.2303, 0.4871), cycle=(8.1737, 3.9631), rush=1.0225,
 )  # fmt: skip
 BATCH: Final = Kind(
-    serial=0.2927, power_of_two=0.6686, lowest=1.2, middle=5.0, highest=7.0, low_share=0.875,
+    serial=0.2927, power_of_two=0.6686, lowest=1.2, low_share=0.875,
     run_first=(6.57, 0.823), run_second=(639.1, 0.0156), run_slope=-0.003, run_intercept=0.6986,
     gap=(6.0415, 0.8531), cycle=(6.1271, 5.2740), rush=1.0519,
 )  # fmt: skip
 INTERACTIVE: Final = Kind(
-    serial=0.1541, power_of_two=0.625, lowest=1.0, middle=3.0, highest=5.5, low_share=0.705,
+    serial=0.1541, power_of_two=0.625, lowest=1.0, low_share=0.705,
     run_first=(3.8351, 0.6605), run_second=(7.073, 0.6856), run_slope=-0.0118, run_intercept=0.9156,
     gap=(6.5510, 0.6621), cycle=(8.9186, 3.6680), rush=0.9797,
 )  # fmt: skip
 
 
-def lublin(
-    count: int, processors: int, rng: np.random.Generator, *, two_kinds: bool = False, scaled: bool = True
-) -> Jobs:
+def lublin(count: int, processors: int, rng: np.random.Generator, *, two_kinds: bool = False) -> Jobs:
     """Return jobs of one kind, or of batch and interactive ones, each with their own arrivals.
 
-    `scaled` fits the sizes to the processors as the authors say: the highest stage ends at their logarithm, the middle
-    is 2.5 below.  Without it the sizes are those of the model's machine of 128, wider ones drawn again.
+    The sizes fit the processors as the authors say: the highest stage ends at their logarithm, the middle is 2.5 below.
     """
     kinds = (BATCH, INTERACTIVE) if two_kinds else (ALL,)
-    streams = [_stream(count, processors, kind, rng, scaled) for kind in kinds]
+    streams = [_stream(count, processors, kind, rng) for kind in kinds]
     submit_s = np.concatenate([stream.submit_s for stream in streams])
     order = submit_s.argsort(kind="stable")[:count]
     return Jobs(
@@ -83,14 +78,14 @@ def lublin(
     )
 
 
-def _stream(count: int, processors: int, kind: Kind, rng: np.random.Generator, scaled: bool) -> Jobs:
-    width = _sizes(count, processors, kind, rng, scaled)
+def _stream(count: int, processors: int, kind: Kind, rng: np.random.Generator) -> Jobs:
+    width = _sizes(count, processors, kind, rng)
     return Jobs(submit_s=_arrivals(count, kind, rng), run_s=_run_times(width, kind, rng), width=width)
 
 
-def _sizes(count: int, processors: int, kind: Kind, rng: np.random.Generator, scaled: bool) -> Ints:
-    highest = math.log2(processors) if scaled else kind.highest
-    middle = max(highest - 2.5, kind.lowest) if scaled else kind.middle
+def _sizes(count: int, processors: int, kind: Kind, rng: np.random.Generator) -> Ints:
+    highest = math.log2(processors)
+    middle = max(highest - 2.5, kind.lowest)
     width = np.zeros(count, np.int64)
     left = np.arange(count)
     while len(left):

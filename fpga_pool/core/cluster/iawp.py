@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fpga_pool.core.cluster.metrics import Gaussian, MetricModel, require_torch
 from fpga_pool.core.cluster.nodes import can_execute
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
-from fpga_pool.core.learned import require_torch
-from fpga_pool.core.learned.metrics import Gaussian, MetricModel
 from fpga_pool.core.types import Floats, parameter
 
 PREDICTORS, SIMILARITIES = ("ncf", "gaussian"), ("printed", "without_size", "centred")
@@ -175,7 +174,7 @@ class Iawp:
         if view.kind not in self._models:
             metrics = _NODE_METRICS + len(view.resources) + 1
             if self.params.predictor == "ncf":
-                from fpga_pool.core.learned.dqn import Ncf
+                from fpga_pool.core.cluster.dqn import Ncf
 
                 self._models[view.kind] = Ncf(view.types, metrics, rng=self._rng)
             else:
