@@ -11,7 +11,7 @@ from oslo_log import log as logging
 
 from fpga_pool.cli.admin.base import ManageCommand, add_cloud_option, compute_service
 from fpga_pool.cli.arguments import positive_seconds
-from fpga_pool.cli.client.base import Row, Table
+from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
@@ -59,7 +59,6 @@ class Create(FlavorCommand, ShowOne):
     """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help="of the flavor")
         parser.add_argument("--function", help="function of the catalogue that its slots compute; optional with --tier")
@@ -140,14 +139,12 @@ class Check(FlavorCommand):
     """Find flavors whose extra specs do not agree; exit status 1 if there are any."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of a flavor (default: all)")
         add_cloud_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Check and print the findings."""
         with compute_service(parsed_args.os_cloud) as compute:
             flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
         found = list(self.problems((flavor.name, flavor.extra_specs, flavor.vcpus) for flavor in flavors))
@@ -170,7 +167,6 @@ class Explain(ManageCommand, Lister):
     """Say of every host whether it could take an instance of this flavor now, and why."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("instance", metavar="INSTANCE", help="uuid of the instance; its flavor is read from Nova")
         parser.add_argument("--function", help="function that its slots compute; Nova is not queried then")

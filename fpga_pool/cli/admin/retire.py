@@ -27,7 +27,6 @@ class Remove(ManageCommand):
     """Base of the commands: drain, wait for the users to leave and the agent to stop reporting, then remove."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help=self.what)
         parser.add_argument(

@@ -17,8 +17,7 @@ from rich.text import Text
 
 from fpga_pool.cli.arguments import number_that
 from fpga_pool.cli.client.base import PoolCommand, add_projects
-from fpga_pool.cli.client.pool.overview import BATCHES, GANGS, SLOTS, Counts, Overview, count_cards, overview
-from fpga_pool.cli.client.pool.show import in_words
+from fpga_pool.cli.client.pool import BATCHES, GANGS, SLOTS, Counts, Overview, count_cards, in_words, overview
 from fpga_pool.cli.command import one_line
 from fpga_pool.model.exceptions import InvalidAnswer, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.messages.requests import BatchDetail, GangDetail
@@ -36,7 +35,6 @@ class Top(PoolCommand):
     """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         add_projects(parser)
         parser.add_argument(
