@@ -1,5 +1,6 @@
 """What `fpga-pool`, `fpga-pool-manage` and their commands have in common: groups of commands, errors, exit status."""
 
+import argparse
 from typing import Any
 
 from cliff.app import App
@@ -26,6 +27,14 @@ class CheckedCommand(Command):
 
     #: Exit status where the command itself went through.
     status = OK
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what the command takes."""
 
     def run(self, parsed_args: Any) -> int:
         """Run the command; return its exit status."""

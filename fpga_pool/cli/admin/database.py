@@ -55,8 +55,7 @@ class Purge(ManageCommand, Lister):
     models stay as they were fitted until there are new runs.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--older-than",
             type=positive_days,
@@ -66,7 +65,6 @@ class Purge(ManageCommand, Lister):
         )
         parser.add_argument("--project", metavar="ID", help="remove only what belongs to this project")
         parser.add_argument("--dry-run", action="store_true", help="count only, remove nothing")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         ended_before = time.time() - parsed_args.older_than * DAY_S
@@ -88,8 +86,7 @@ class Audit(ManageCommand):
     It may be asked at any time, while the pool runs or not.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--idle", action="store_true", help="all work has ended: also report work that is still in progress"
         )
@@ -98,7 +95,6 @@ class Audit(ManageCommand):
             action="store_true",
             help="release the slots of virtual machines that have no allocation in Placement",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         placement = open_placement(self.conf)

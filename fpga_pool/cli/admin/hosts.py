@@ -28,10 +28,8 @@ class Enroll(ManageCommand, Lister):
     The code is valid for 24 hours. The key that a host has already stays valid until the code is used.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("hosts", nargs="+", metavar="HOST", help="name of a host in the pool ([agent] host)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.store() as store:
@@ -46,12 +44,10 @@ class Approve(ManageCommand):
     reaches.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", nargs="?", help="name of the host in the pool ([agent] host)")
         parser.add_argument("key", metavar="KEY", nargs="?", help="public key of the host's agent, 43 characters")
         parser.add_argument("--all", action="store_true", help="accept all hosts that wait and have no key yet")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if (parsed_args.key is None) != parsed_args.all:
@@ -68,10 +64,8 @@ class Approve(ManageCommand):
 class Revoke(ManageCommand):
     """Remove the key of a host: within seconds none of its messages is accepted, and it is lost to the pool."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.store() as store:
@@ -131,10 +125,8 @@ class _TierCommand(ManageCommand, Lister):
 class ListTiers(_TierCommand):
     """List the guests of a compute node that are in a tier, with their pCPUs and what they use of these."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.agents(parsed_args.host) as agents:
@@ -144,8 +136,7 @@ class ListTiers(_TierCommand):
 class SetTiers(_TierCommand):
     """Change the tiers of guests of a compute node while they run: all that are named, or none; two may swap."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")
         parser.add_argument(
             "tiers",
@@ -154,7 +145,6 @@ class SetTiers(_TierCommand):
             metavar="INSTANCE=TIER",
             help=f"uuid of an instance, and {' or '.join(TIERS)}",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.agents(parsed_args.host) as agents:

@@ -34,10 +34,8 @@ PAIRS = {
 class Create(ManageCommand, Lister):
     """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--directory", type=Path, default=KEYS, help="directory of the keys (default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return ("file", "needed by"), create_key_pairs(parsed_args.directory)
@@ -76,8 +74,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 class FillLibrary(ManageCommand):
     """Fill the library for simulated boards: for each function and region what is missing or not of this key."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--board",
             metavar="BOARD",
@@ -90,7 +87,6 @@ class FillLibrary(ManageCommand):
             default=str(KEYS / "bitstreams.pem"),
             help="private key that signs the bitstreams (default: %(default)s)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         catalogue, root = configured_catalogue(self.conf), Path(self.conf.agent.bitstream_library)
@@ -107,8 +103,7 @@ class FillLibrary(ManageCommand):
 class ShowPermissions(ManageCommand):
     """Print the commands that give an account of RabbitMQ what a process of the pool needs, and no more."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("role", choices=[role.value for role in Role], help="role of the process")
         parser.add_argument("user", metavar="USER", help="account in RabbitMQ")
         parser.add_argument("--host", metavar="HOST", default="", help="name of an agent's host in the pool")
@@ -120,7 +115,6 @@ class ShowPermissions(ManageCommand):
             help="topic of notifications that a scheduler sends; can be repeated",
         )
         parser.add_argument("--vhost", metavar="VHOST", default="/", help="virtual host (default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         role = Role(parsed_args.role)

@@ -35,7 +35,7 @@ class PoolCommand(CheckedCommand):
 
     def ask(self, *arguments: Any, **filters: Any) -> Any:
         """Return what the pool answers."""
-        return type(self).ASK(self.client, *arguments, **filters)
+        return getattr(self.client, type(self).ASK.__name__)(*arguments, **filters)
 
     def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
         """Return what `act` returns for each name; go on after an error, and count the errors at the end."""
@@ -69,10 +69,9 @@ class LongLister(PoolLister):
     #: Names of the columns of the table.
     SHORT: Sequence[str] = ()
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--long", action="store_true", help="show all columns, as -f json and -f csv do")
-        return parser
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
@@ -92,8 +91,8 @@ class Pages(PoolLister):
     SORT, ORDER = "name", "asc"
     LIMIT: int | None = None
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         for name, metavar in self.FILTERS.items():
             parser.add_argument(
                 f"--{name}",
@@ -116,7 +115,6 @@ class Pages(PoolLister):
             help=f"maximum number of rows (default: {self.LIMIT or 'all'})",
         )
         parser.add_argument("--marker", metavar="ID", help="begin after this one, the last row of an earlier list")
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {name: getattr(parsed_args, name) for name in ("limit", "sort", "marker", *self.FILTERS)}
@@ -137,11 +135,10 @@ class NewestLister(Pages):
     FILTERS: Mapping[str, str] = {"state": "STATE"}
     SORT, ORDER, LIMIT = "created_at", "desc", 100
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--since", type=moment, metavar="TIME", help=f"only created then or later: {TIMES}")
         add_projects(parser)
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return super().filters(parsed_args) | {"since": parsed_args.since, "project_id": parsed_args.project_id}
@@ -162,10 +159,8 @@ class OneObject(PoolShowOne):
     NOUN: str
     NAMED = ""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(self.NOUN, metavar=self.NOUN.upper(), help=f"{self.NAMED}uuid of the {self.NOUN}")
-        return parser
 
     def details(self, found: Any) -> One:
         """Return what is shown of the object."""
@@ -182,14 +177,8 @@ class Several(PoolLister):
     NOUN: str
     ALSO = ""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        self.add_changes(parser)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=f"uuid of the {self.NOUN}{self.ALSO}")
-        return parser
-
-    def add_changes(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is to be changed."""
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return what is to be changed."""

@@ -77,13 +77,12 @@ class Watch(OneObject):
 
     NOUN = "batch"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
         )
         add_progress(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         """Look again and again; an interruption does not stop the batch."""
@@ -124,7 +123,8 @@ class Set(Several):
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
 
-    def add_changes(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         add_priority(parser, required=True)
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

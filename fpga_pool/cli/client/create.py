@@ -36,13 +36,11 @@ class CreateWork(PoolLister):
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         self.add_work(parser)
         parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
         self.add_ends(parser.add_mutually_exclusive_group())
         add_streams(parser)
-        return parser
 
     def add_ends(self, ends: Any) -> None:
         """Describe what the command may end with, of which one can be chosen."""
@@ -233,8 +231,7 @@ class _Continue(PoolLister):
 class Attach(_Continue):
     """Continue a batch to its end: send what the pool does not hold yet, and fetch the results."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
         parser.add_argument(
             "--files",
@@ -252,7 +249,6 @@ class Attach(_Continue):
             help="directory of the results; those that it has already are kept (default: the current directory)",
         )
         add_streams(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         header = header_of(parsed_args.header)
@@ -270,12 +266,10 @@ class Fetch(_Continue):
     Exit status 1 if a result is missing: `batch attach` waits for all.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
         parser.add_argument("directory", type=Path, metavar="DIR", help="directory of the results")
         add_streams(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with following(self, parsed_args) as options:

@@ -30,8 +30,7 @@ _usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, abov
 class Create(PoolShowOne):
     """Queue a gang of N concurrent processes, one per CPU."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="number of processes")
         parser.add_argument(
             "--runtime",
@@ -64,7 +63,6 @@ class Create(PoolShowOne):
             metavar="T",
             help="actual run time of simulated processes (default: --runtime)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         gang = self.client.create_gang(

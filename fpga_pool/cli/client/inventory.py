@@ -39,10 +39,8 @@ class Calibrate(PoolLister):
         *_numbers("mean_relative_error", "worst_relative_error"),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {"function": parsed_args.function}
@@ -60,12 +58,11 @@ class ListHosts(Pages, LongLister):
     SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
     ASK, COLUMNS = Client.hosts, HOSTS
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         alive = parser.add_mutually_exclusive_group()
         alive.add_argument("--alive", action="store_true", default=None, help="only those that send heartbeats")
         alive.add_argument("--lost", action="store_false", dest="alive", default=None, help="only the others")
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return super().filters(parsed_args) | {"alive": parsed_args.alive}
@@ -77,10 +74,8 @@ class ListFlows(PoolLister):
     ASK = Client.flows
     COLUMNS = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {"project_id": parsed_args.project_id}
@@ -125,10 +120,9 @@ class Drain(_OneSlot):
 
     ASK = Client.drain
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--reason", default="", help="reason shown in `slot list --long`")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         return self.details(self.ask(parsed_args.slot, parsed_args.reason))
@@ -188,10 +182,9 @@ class DrainCard(_OneCard):
 
     ASK = Client.drain_card
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--reason", default="", help="reason shown in `card show` and `slot list --long`")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         return self.details(self.ask(parsed_args.card, parsed_args.reason))
@@ -212,8 +205,8 @@ class RemoveCard(_OneCard):
     Example: fpga-pool card remove node-1/sim0 --timeout 600
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--timeout",
             type=positive_seconds,
@@ -222,7 +215,6 @@ class RemoveCard(_OneCard):
             help="how long to wait; after that, what is in the way is listed, and the card stays drained "
             "(default: %(default)s)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         """Ask until it is removed; a command that was interrupted can be repeated."""

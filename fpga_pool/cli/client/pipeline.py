@@ -46,10 +46,9 @@ class Show(OneObject):
 
     NOUN = "pipeline"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--svg", type=Path, metavar="FILE", help="write the graph to this file as SVG")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         detail = self.client.pipeline(parsed_args.pipeline)

@@ -164,10 +164,8 @@ class Show(PoolShowOne):
 class Stats(PoolShowOne):
     """Count slots, work that has not ended, and what was computed during the last day."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         found = counts(self.client, parsed_args.project_id)
@@ -202,8 +200,8 @@ class ListEvents(Pages, LongLister):
     FILTERS: Mapping[str, str] = {"event": "EVENT", "name": "NAME", "host": "HOST"}
     SORT, ORDER = "at", "desc"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         kinds = f"kind of the object, or objects: {', '.join(EVENTFUL)}"
         parser.add_argument("kind", nargs="?", choices=EVENTFUL, metavar="KIND", help=kinds)
         parser.add_argument(
@@ -212,7 +210,6 @@ class ListEvents(Pages, LongLister):
         parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
         parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
         add_projects(parser)
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return super().filters(parsed_args) | {"since": parsed_args.since, "until": parsed_args.until}

@@ -30,12 +30,10 @@ _QUOTA = (
 class Show(PoolLister):
     """Show the limits of a project, and how much of them is used."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "project", nargs="?", metavar="PROJECT", help="id of a project; other ones than the own are for operators"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return table(self.client.quota(parsed_args.project).resources, _QUOTA)
@@ -44,12 +42,10 @@ class Show(PoolLister):
 class Set(PoolLister):
     """Change limits of a project; those that are not given stay as they are."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("project", metavar="PROJECT", help="id of the project")
         for resource, what in _WHAT.items():
             parser.add_argument(_option(resource), type=_limit, metavar="N", help=f"{what}; {UNLIMITED} = no limit")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         given = {resource: getattr(parsed_args, resource) for resource in Resource}
@@ -61,10 +57,8 @@ class Set(PoolLister):
 class Unset(PoolLister):
     """Return a project to the default limits."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("project", metavar="PROJECT", help="id of the project")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return table(self.client.unset_quota(parsed_args.project).resources, _QUOTA)
@@ -80,8 +74,9 @@ class ShowUsage(LongLister):
         *("input_bytes", "result_bytes"),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_period(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        _add_period(parser)
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         if parsed_args.project_id is not None:
@@ -102,8 +97,8 @@ _METRICS = {
 class ExportUsage(PoolCommand):
     """Print usage as data frames of CloudKitty, one for each whole period: the body of POST /v2/dataframes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_period(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_period(parser)
         parser.add_argument(
             "--period", type=positive_count, default=3600, metavar="S", help="length in seconds (default: %(default)s)"
         )
@@ -115,7 +110,6 @@ class ExportUsage(PoolCommand):
             metavar="METRIC=PRICE",
             help=f"of one unit; may be repeated (default: 0); metrics: {', '.join(_METRICS)}",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         now = time.time()
@@ -162,12 +156,11 @@ def _price(text: str) -> tuple[str, float]:
 _amount = number_that(lambda value: value >= 0, "a price of at least 0")
 
 
-def _with_period(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Return a parser that also reads of which period and project usage is wanted."""
+def _add_period(parser: argparse.ArgumentParser) -> None:
+    """Describe of which period and project usage is wanted."""
     parser.add_argument("--start", type=moment, metavar="TIME", help=f"{TIMES} (default: a day before the end)")
     parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
     add_projects(parser)
-    return parser
 
 
 _WHAT = {

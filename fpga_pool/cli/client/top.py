@@ -34,8 +34,7 @@ _LETTERS = {state: state.value[0] for state in SlotState}
 class Top(PoolCommand):
     """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)
         parser.add_argument(
             "--interval",
@@ -45,7 +44,6 @@ class Top(PoolCommand):
             help="pause between two requests for what is shown, in seconds (default: %(default)g)",
         )
         parser.add_argument("--once", action="store_true", help="print it once")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Look, and go on looking."""
