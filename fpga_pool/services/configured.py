@@ -11,8 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.catalogue import public_key
-from fpga_pool.conf.drivers.tc import shaped_devices
-from fpga_pool.conf.drivers.tiers import NO_TIERS, parse_pcpus
+from fpga_pool.conf.drivers import NO_TIERS, parse_pcpus, shaped_devices
 from fpga_pool.conf.scheduler import pool_settings, quota_limits
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.domain import GuestDriver

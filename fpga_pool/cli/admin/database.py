@@ -7,7 +7,7 @@ from cliff.lister import Lister
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.arguments import positive_days
-from fpga_pool.cli.client.base import Table
+from fpga_pool.cli.client.columns import Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
@@ -26,7 +26,6 @@ class Sync(ManageCommand):
     """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Migrate."""
         with self.store() as store:
             store.migrate()
             self.print_line(store.schema_version())
@@ -36,7 +35,6 @@ class Version(ManageCommand):
     """Show the revision of the schema; nothing before the first `db sync`."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Show it."""
         with self.store() as store:
             self.print_line(store.schema_version())
 
@@ -45,7 +43,6 @@ class Check(ManageCommand):
     """Return whether the schema is that of this version; exit status 1 if a scheduler would not start."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Compare."""
         with self.store() as store:
             store.check_schema()
         self.print_line("the schema matches this version of fpga_pool")
@@ -58,9 +55,7 @@ class Purge(ManageCommand, Lister):
     models stay as they were fitted until there are new runs.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--older-than",
             type=positive_days,
@@ -70,10 +65,8 @@ class Purge(ManageCommand, Lister):
         )
         parser.add_argument("--project", metavar="ID", help="remove only what belongs to this project")
         parser.add_argument("--dry-run", action="store_true", help="count only, remove nothing")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Remove and count."""
         ended_before = time.time() - parsed_args.older_than * DAY_S
         with self.store() as store:
             store.check_schema()
@@ -93,9 +86,7 @@ class Audit(ManageCommand):
     It may be asked at any time, while the pool runs or not.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what may be asked for."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--idle", action="store_true", help="all work has ended: also report work that is still in progress"
         )
@@ -104,10 +95,8 @@ class Audit(ManageCommand):
             action="store_true",
             help="release the slots of virtual machines that have no allocation in Placement",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Check and print the findings."""
         placement = open_placement(self.conf)
         if parsed_args.repair and placement is None:
             raise InvalidInput("--repair: requires Placement, which is not configured ([placement] auth_type)")

@@ -3,7 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from fpga_pool.cli.client.base import LongLister, PoolShowOne, Row, Table
+from fpga_pool.cli.client.base import LongLister, PoolShowOne
+from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 
@@ -28,7 +29,6 @@ class List(LongLister):
     SHORT = ("function", "version", "board", "kind", "host", "verified")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         for name in ("function", "board", "kind"):
             text = f"only of this {name}{' of slots' if name == 'kind' else ''}; may be repeated"
@@ -37,7 +37,6 @@ class List(LongLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
         where = {name: getattr(parsed_args, name) for name in ("function", "board", "kind", "host")}
         return _COLUMNS, [_row(one) for one in self.client.bitstreams(**where)]
 
@@ -49,14 +48,12 @@ class Show(PoolShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("bitstream", metavar="BITSTREAM", help="name (board/kind/function) or uuid")
         _add_host(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
         wanted = parsed_args.bitstream
         for one in self.client.bitstreams(host=parsed_args.host):
             if wanted in (one.name, one.uuid):

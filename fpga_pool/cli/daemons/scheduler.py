@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, run
+from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.conf.scheduler import KEYSTONE, quota_limits
@@ -124,8 +123,7 @@ def _tier_migrations(
         return None
     if placement is None:
         raise InvalidInput("[scheduler] tier_migrations: requires [placement]")
-    from fpga_pool.drivers.nova_api import TenantServers
-    from fpga_pool.drivers.runners.nova_login import log_in
+    from fpga_pool.drivers.nova_api import TenantServers, log_in
 
     limits = MigrationLimits(
         at_once=group.tier_migrations,

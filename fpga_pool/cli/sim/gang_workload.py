@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fpga_pool.cli.arguments import number_that, positive_count
+from fpga_pool.cli.sim.options import add_seed
 from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.calibrated import LONGEST_S, jann_form
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the model's, about 22)",
     )
     parser.add_argument("--out", required=True, metavar="TRACE", help="output trace (.swf, .swf.gz)")
+    add_seed(parser)
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:

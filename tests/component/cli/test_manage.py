@@ -8,7 +8,7 @@ import sys
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.cli.admin import prepare
+from fpga_pool.cli.admin import keys
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.objects.enrolment import Enrolment
@@ -285,7 +285,7 @@ def test_prepare_compiles_the_loops_of_policies(manage):
 
 
 def test_prepare_says_that_numba_is_missing(manage, monkeypatch):
-    monkeypatch.setattr(prepare, "find_spec", lambda name: None)
+    monkeypatch.setattr(keys, "find_spec", lambda name: None)
     status, said, complaint = manage("prepare")
     assert (status, said) == (2, "")
     assert "numba is not installed" in complaint

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from fpga_pool.conf.drivers.tiers import parse_pcpus
+from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.model.exceptions import InvalidInput
 
 #: One guest of each tier.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.conf.drivers.tiers import parse_pcpus
+from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
 

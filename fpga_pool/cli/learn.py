@@ -6,28 +6,35 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
-from fpga_pool.cli.learn import report
+from fpga_pool.cli.arguments import FAILED, OK, WRONG_USAGE, OneLineParser, complain, whole
 from fpga_pool.conf.learned import read_network, write_network
-from fpga_pool.experiments.rollouts import STACKS, Result, Run, evaluate, runner, runs_of
+from fpga_pool.experiments.rollouts import (
+    HEURISTICS,
+    METRICS,
+    STACKS,
+    Comparison,
+    Evaluation,
+    Result,
+    Run,
+    evaluate,
+    runner,
+    runs_of,
+)
 from fpga_pool.experiments.training import Effort, Plan, draw, train
+from fpga_pool.experiments.training import Progress as Trained
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.sim.cluster.generator import SUITES
 
-OK, FAILED, WRONG_USAGE = 0, 1, 2
 _EVALUATED = ("held_out", "overload", "unseen_kinds", "unseen_law")
 _MOST_BYTES = 16384
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USAGE, f"{self.prog}: {message}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _COMMANDS[arguments.command](arguments)
     except InvalidInput as error:
-        return _complain(arguments, error, WRONG_USAGE)
+        return complain(f"fpga-pool-learn {arguments.command}", error, WRONG_USAGE)
     except (FpgaPoolError, OSError, MemoryError) as error:
-        return _complain(arguments, error, FAILED)
+        return complain(f"fpga-pool-learn {arguments.command}", error, FAILED)
     except KeyboardInterrupt:
         print(f"fpga-pool-learn {arguments.command}: interrupted", file=sys.stderr)
         return FAILED
@@ -49,11 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="fpga-pool-learn", description="Train and evaluate the cluster policy `learned`.")
+    parser = OneLineParser(prog="fpga-pool-learn", description="Train and evaluate the cluster policy `learned`.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     training = commands.add_parser("train", help="Train weights from nothing; continue where an earlier run ended.")
     training.add_argument("--out", required=True, metavar="DIR", help="directory of the training")
-    training.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="random seed (default: 0)")
+    training.add_argument("--seed", type=whole(0), default=0, metavar="N", help="random seed (default: 0)")
     plan, effort = Plan(), Effort()
     for name, default, text in (
         ("generations", plan.generations, "generations of the evolution strategy"),
@@ -64,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         ("tasks", effort.tasks, "tasks of a run"),
     ):
         training.add_argument(
-            f"--{name}", type=_whole(1), default=default, metavar="N", help=f"{text} (default: {default})"
+            f"--{name}", type=whole(1), default=default, metavar="N", help=f"{text} (default: {default})"
         )
     evaluation = commands.add_parser("evaluate", help="Compare policies in random worlds.")
     evaluation.add_argument(
@@ -80,9 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what is compared, `ect` among them: {', '.join(STACKS)} (default: %(default)s)",
     )
     evaluation.add_argument("--reference", default="ect", metavar="NAME", help="the stack to compare with")
-    evaluation.add_argument("--worlds", type=_whole(1), default=20, metavar="N", help="worlds of a suite (default: 20)")
-    evaluation.add_argument("--seeds", type=_whole(1), default=5, metavar="N", help="seeds of each world (default: 5)")
-    evaluation.add_argument("--tasks", type=_whole(20), default=300, metavar="N", help="tasks of a run (default: 300)")
+    evaluation.add_argument("--worlds", type=whole(1), default=20, metavar="N", help="worlds of a suite (default: 20)")
+    evaluation.add_argument("--seeds", type=whole(1), default=5, metavar="N", help="seeds of each world (default: 5)")
+    evaluation.add_argument("--tasks", type=whole(20), default=300, metavar="N", help="tasks of a run (default: 300)")
     evaluation.add_argument("--weights", metavar="FILE", help="weights (default: those of the package)")
     evaluation.add_argument("--json", action="store_true", help="print one JSON object")
     for parallel in (training, evaluation):
@@ -90,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         processes = os.cpu_count() or 1
         group.add_argument(
             "--processes",
-            type=_whole(1),
+            type=whole(1),
             default=processes,
             metavar="N",
             help="processes for the simulations; the result does not depend on it (default: one for each processor)",
@@ -115,7 +122,7 @@ def _train(arguments: argparse.Namespace) -> None:
     with _bars() as show, runner(arguments.processes, arguments.dask) as run_all:
         network, progress = train(plan, directory, run_all, show)
     write_network(directory / "weights.npz", network)
-    report.show_training(progress)
+    _show_training(progress)
     try:
         draw(progress, directory / "training.png")
         print(f"weights: {directory / 'weights.npz'}, picture: {directory / 'training.png'}")
@@ -143,10 +150,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
             runs = runs_of(stacks, suite, arguments.worlds, arguments.seeds, arguments.tasks, network)
             found.append(evaluate(suite, stacks, runs, counted(suite)))
     if arguments.json:
-        print(json.dumps([report.as_data(each, arguments.reference) for each in found]))
+        print(json.dumps([_as_data(each, arguments.reference) for each in found]))
     else:
         for each in found:
-            report.show_evaluation(each, arguments.reference)
+            _show_evaluation(each, arguments.reference)
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -167,8 +174,6 @@ def _network(path: str) -> Any:
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int], None]]:
     """Give what shows how much of each step is done: a bar on standard error."""
-    from rich.console import Console
-
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -197,23 +202,77 @@ def _names(text: str, known: Mapping[str, Any], option: str) -> list[str]:
     return names
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
-        return value
+# ---- What is printed
 
-    return read
+#: Of which metrics a table shows the worst world too.
+_WORST = ("mean_response_s", "p95_response_s")
 
 
-def _complain(arguments: argparse.Namespace, error: Exception, status: int) -> int:
-    message = " ".join(str(error).split()) or type(error).__name__
-    print(f"fpga-pool-learn {arguments.command}: {message}", file=sys.stderr)
-    return status
+def _show_training(progress: Trained) -> None:
+    """Print what each candidate achieved in the validation."""
+    table = Table(title="Validation: in parts of the same policy without corrections")
+    for name in ("candidate", "mean response", "p95 response", ""):
+        table.add_column(name, justify="left" if name == "candidate" else "right")
+    best = min(progress.validations, key=lambda each: each[1])
+    for each in progress.validations:
+        table.add_row(each[0], f"{each[2]:.3f}", f"{each[3]:.3f}", "best" if each is best else "")
+    Console(width=100).print(table)
+
+
+def _show_evaluation(evaluation: Evaluation, reference: str) -> None:
+    """Print one suite: each stack in parts of the reference, with intervals and the worst world."""
+    some = evaluation.results[reference]
+    title = f"{evaluation.suite}: {len(some)} worlds x {len(some[0])} seeds, in parts of {reference}"
+    table = Table(title=title, caption="ratio [95 % bootstrap interval over worlds], worst world, share of wins")
+    table.add_column("stack")
+    for metric in METRICS:
+        table.add_column(metric, justify="right")
+    for stack in evaluation.results:
+        table.add_row(stack, *(_cell(evaluation.compare(stack, reference, each), each) for each in METRICS))
+    if any(name in evaluation.results for name in HEURISTICS):
+        table.add_section()
+        for stack in evaluation.results:
+            if stack not in HEURISTICS:
+                cells = (_cell(evaluation.compare(stack, "best_heuristic", each), each) for each in METRICS)
+                table.add_row(f"{stack} / best heuristic of each case", *cells)
+    console = Console(width=190)
+    console.print(table)
+    data = _as_data(evaluation, reference)
+    for name, value in data["absolute"].items():
+        console.print(f"{name}: {', '.join(f'{metric} {number:.4g}' for metric, number in value.items())}")
+    bounds = ", ".join(f"{name} {value:.4g}" for name, value in data["bounds"].items())
+    console.print(f"bounds: {bounds}\n", soft_wrap=True)
+
+
+def _as_data(evaluation: Evaluation, reference: str) -> Mapping[str, Any]:
+    """Return a suite as plain data."""
+    first = next(iter(evaluation.results))
+    references = [reference]
+    if any(name in evaluation.results for name in HEURISTICS):
+        references.append("best_heuristic")
+    return {
+        "suite": evaluation.suite,
+        "reference": reference,
+        "ratios": {
+            stack: {
+                other: {metric: asdict(evaluation.compare(stack, other, metric)) for metric in METRICS}
+                for other in references
+            }
+            for stack in evaluation.results
+        },
+        "absolute": {
+            stack: {metric: float(evaluation.values(stack, metric).mean()) for metric in METRICS}
+            for stack in evaluation.results
+        },
+        "bounds": {
+            name: float(evaluation.values(first, name).mean()) for name in ("bound_per_minute", "bound_mean_response_s")
+        },
+    }
+
+
+def _cell(found: Comparison, metric: str) -> str:
+    cell = f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return f"{cell} {found.worst:.2f} {found.wins:.0%}" if metric in _WORST else cell
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], None]] = {

@@ -1,4 +1,4 @@
-"""`fpga-pool batch create` and `retry`: run jobs to their end."""
+"""`fpga-pool batch create`, `retry`, `attach` and `fetch`: run jobs to their end, and get their results."""
 
 import argparse
 import shutil
@@ -11,14 +11,16 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline
-from fpga_pool.cli.client.base import PoolLister, Seconds, Table
-from fpga_pool.cli.client.batch.show import listing
-from fpga_pool.cli.client.outlook import job_table, outlook
+from fpga_pool.cli.client.base import PoolLister
+from fpga_pool.cli.client.batch import BATCHES, add_priority, job_table, outlook
+from fpga_pool.cli.client.columns import Table, as_seconds, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.runner import BatchRunner
+from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.objects.pool import Batch
 
@@ -34,14 +36,11 @@ class CreateWork(PoolLister):
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         self.add_work(parser)
         parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
         self.add_ends(parser.add_mutually_exclusive_group())
         add_streams(parser)
-        return parser
 
     def add_ends(self, ends: Any) -> None:
         """Describe what the command may end with, of which one can be chosen."""
@@ -53,7 +52,6 @@ class CreateWork(PoolLister):
         )
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is to be computed."""
         parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
         parser.add_argument(
             "--requester",
@@ -62,7 +60,7 @@ class CreateWork(PoolLister):
             help="host of the pool from which the files are sent, or server:UUID of a server of your project",
         )
         self.add_choices(parser)
-        parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
+        add_header(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
@@ -74,13 +72,11 @@ class CreateWork(PoolLister):
         """Describe what is a kind's own."""
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        """Return what runs it."""
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Run it and show what came of it."""
         if parsed_args.no_wait:
-            return listing([self._submit(parsed_args)])
+            return table([self._submit(parsed_args)], BATCHES)
         directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
         try:
             result = self._run_batch(parsed_args, directory, lambda runner: runner.run())
@@ -118,7 +114,6 @@ class Create(CreateWork):
     """Run a batch, one job for each file, to its end."""
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is a batch's own."""
         parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
         add_priority(parser)
         parser.add_argument(
@@ -137,7 +132,6 @@ class Create(CreateWork):
         )
 
     def add_ends(self, ends: Any) -> None:
-        """Describe that it may only be planned, too."""
         super().add_ends(ends)
         ends.add_argument(
             "--dry-run",
@@ -153,12 +147,10 @@ class Create(CreateWork):
         )
 
     def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-        """Return its jobs."""
         header = header_of(parsed_args.header)
         return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        """Return what runs it."""
         return self.client.runner(self.specs(parsed_args), **_options(parsed_args), **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
@@ -166,7 +158,8 @@ class Create(CreateWork):
         options = _options(parsed_args)
         if parsed_args.hold:
             options["held"] = True
-            return listing([self.client.create(self.specs(parsed_args), name=parsed_args.name, **options)])
+            held = self.client.create(self.specs(parsed_args), name=parsed_args.name, **options)
+            return table([held], BATCHES)
         if not parsed_args.dry_run:
             return super().take_action(parsed_args)
         plan = self.client.dry_run(self.specs(parsed_args), **options)
@@ -191,17 +184,6 @@ def _options(parsed_args: argparse.Namespace) -> BatchOptions:
     return options
 
 
-def add_priority(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Describe the option."""
-    parser.add_argument(
-        "--priority",
-        type=int,
-        required=required,
-        metavar="N",
-        help="-100 to 100: of batches that wait, the highest is planned first (default: 0; above 0 managers only)",
-    )
-
-
 class Retry(Create):
     """Run the failed jobs of a batch again, as another batch.
 
@@ -209,16 +191,14 @@ class Retry(Create):
     """
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is to be computed."""
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
         parser.add_argument(
             "files", nargs="+", metavar="FILE", help="all files that the batch was created with, in that order"
         )
-        parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
+        add_header(parser)
         self.add_choices(parser)
 
     def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-        """Return the jobs that have failed."""
         header = header_of(parsed_args.header)
         return self.client.failed_jobs(parsed_args.batch, [JobSpec("", file, "", header) for file in parsed_args.files])
 
@@ -234,6 +214,71 @@ class Retry(Create):
         return super().take_action(parsed_args)
 
 
+class _Continue(PoolLister):
+    """A command that ends with the results of a batch which was created earlier."""
+
+    def show(self, parsed_args: argparse.Namespace, runner: AttachedRunner) -> Table:
+        """Run it; an interruption ends the command only."""
+        try:
+            result: BatchResult = runner.run()
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: batch {parsed_args.batch} continues") from None
+        if not result.ok:
+            self.status = FAILED
+        return results_table("file", [outcome.name for outcome in result.jobs], result, show_paths=True)
+
+
+class Attach(_Continue):
+    """Continue a batch to its end: send what the pool does not hold yet, and fetch the results."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument(
+            "--files",
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help="the files that the batch was created with, in that order; not needed if the pool holds them all",
+        )
+        add_header(parser)
+        parser.add_argument(
+            "--output-dir",
+            type=Path,
+            metavar="DIR",
+            default=Path(),
+            help="directory of the results; those that it has already are kept (default: the current directory)",
+        )
+        add_streams(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        header = header_of(parsed_args.header)
+        jobs = [JobSpec("", file, "", header) for file in parsed_args.files]
+        with following(self, parsed_args) as options:
+            return self.show(
+                parsed_args,
+                self.client.attached_runner(parsed_args.batch, jobs, output_dir=parsed_args.output_dir, **options),
+            )
+
+
+class Fetch(_Continue):
+    """Fetch the results that the pool holds now, without waiting for others.
+
+    Exit status 1 if a result is missing: `batch attach` waits for all.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument("directory", type=Path, metavar="DIR", help="directory of the results")
+        add_streams(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with following(self, parsed_args) as options:
+            runner = self.client.attached_runner(
+                parsed_args.batch, goal=Goal.HELD, output_dir=parsed_args.directory, **options
+            )
+            return self.show(parsed_args, runner)
+
+
 # ---- Output
 
 
@@ -241,7 +286,7 @@ def results_table(called: str, names: Sequence[str], result: BatchResult, *, sho
     """Show each job's result, or where it is; empty columns are left out."""
     columns = [called, "state", "slot", "compute_s", "result"]
     rows = [
-        [name, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]
+        [name, str(outcome.state), outcome.slot, as_seconds(outcome.compute_s), _shown(outcome)]
         for name, outcome in zip(names, result.jobs, strict=True)
     ]
     if show_paths:
@@ -273,6 +318,11 @@ def _inline(path: Path) -> str | None:
 
 def _has_large_results(directory: Path) -> bool:
     return any(_inline(path) is None for path in directory.iterdir())
+
+
+def add_header(parser: argparse.ArgumentParser) -> None:
+    """Describe the option."""
+    parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
 
 
 def header_of(path: Path | None) -> bytes:

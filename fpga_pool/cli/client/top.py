@@ -17,8 +17,7 @@ from rich.text import Text
 
 from fpga_pool.cli.arguments import number_that
 from fpga_pool.cli.client.base import PoolCommand, add_projects
-from fpga_pool.cli.client.pool.overview import BATCHES, GANGS, SLOTS, Counts, Overview, count_cards, overview
-from fpga_pool.cli.client.pool.show import in_words
+from fpga_pool.cli.client.pool import BATCHES, GANGS, SLOTS, Counts, Overview, count_cards, in_words, overview
 from fpga_pool.cli.command import one_line
 from fpga_pool.model.exceptions import InvalidAnswer, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.messages.requests import BatchDetail, GangDetail
@@ -35,9 +34,7 @@ _LETTERS = {state: state.value[0] for state in SlotState}
 class Top(PoolCommand):
     """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)
         parser.add_argument(
             "--interval",
@@ -47,7 +44,6 @@ class Top(PoolCommand):
             help="pause between two requests for what is shown, in seconds (default: %(default)g)",
         )
         parser.add_argument("--once", action="store_true", help="print it once")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Look, and go on looking."""
