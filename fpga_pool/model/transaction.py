@@ -12,12 +12,13 @@ from typing import Protocol
 
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.fields import Moment
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.values import changed
 
 _NAMESPACE = uuid.UUID("0d8a1f6e-53b0-5c86-9f3c-2a77f1f3b0c4")
 
@@ -39,6 +40,37 @@ class PolicyMemory:
 def memory_uuid(shard: str, family: str, policy: str) -> str:
     """Return the deterministic uuid of a memory."""
     return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBatch:
+    """A batch with jobs that wait for a place."""
+
+    created_at: Moment
+    policy: str
+    #: What these jobs ask for; how many there are, and how large the largest input is.
+    functions: frozenset[str]
+    jobs: int
+    largest_input_bytes: int
+
+    def joined(self, other: "PendingBatch") -> "PendingBatch":
+        """Return the same batch with other jobs of it."""
+        largest = max(self.largest_input_bytes, other.largest_input_bytes)
+        functions, jobs = self.functions | other.functions, self.jobs + other.jobs
+        return changed(self, functions=functions, jobs=jobs, largest_input_bytes=largest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the jobs that occupy a slot still ask of it."""
+
+    slot: str
+    #: Planned end of the last of them, UTC seconds.
+    free_at: Moment
+    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
+    inputs_due_at: Moment
+    #: Place of the last of them in the slot's queue.
+    last_order: int
 
 
 Stored = Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory

@@ -28,11 +28,10 @@ from fpga_pool.rpc.roles import AGENT_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
-from fpga_pool.services.agent.instances.supervisor import Parts
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Parts, Taps
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
+from fpga_pool.services.agent.tiers.layout import check_nova_conf
 from fpga_pool.services.agent.tiers.service import Tiers
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler_settings import SchedulerSettings

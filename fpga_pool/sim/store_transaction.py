@@ -24,10 +24,9 @@ from fpga_pool.model.objects.pool import (
     Slot,
     input_due_at,
 )
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.transaction import PolicyMemory, Stored
+from fpga_pool.model.transaction import Backlog, PendingBatch, PolicyMemory, Stored
 
 if TYPE_CHECKING:
     from fpga_pool.sim.store import MemoryStore

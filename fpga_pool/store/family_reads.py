@@ -11,9 +11,9 @@ from fpga_pool.model.messages.requests import EventPage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import Batch, Host, Job, Run
-from fpga_pool.model.objects.queues import PendingBatch
 from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
+from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store.statements import all_of, pending_batches, planned_end
 from fpga_pool.store.tables.mapping import PLACES, table
 

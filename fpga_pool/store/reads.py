@@ -24,8 +24,7 @@ from fpga_pool.model.objects.pool import (
     Shard,
     Slot,
 )
-from fpga_pool.model.objects.queues import Backlog
-from fpga_pool.model.transaction import PolicyMemory
+from fpga_pool.model.transaction import Backlog, PolicyMemory
 from fpga_pool.store import statements
 from fpga_pool.store.family_reads import BatchReads, EventReads, GangReads, RunReads, ServerReads, TaskReads
 from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table

@@ -11,10 +11,9 @@ from typing import Any, BinaryIO, TypeVar
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
-from fpga_pool.transfer.door import check_first, no_hello
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.lane import Lane
-from fpga_pool.transfer.port import Port, Spool, TokenBucket
+from fpga_pool.transfer.port import Port, Spool, TokenBucket, check_first, no_hello
 from fpga_pool.transfer.schedule import NoLimit, Pacer, RateSchedule
 from fpga_pool.transfer.stream import FrameStream
 from fpga_pool.transfer.tokens import TransferGrant

@@ -1,13 +1,13 @@
-"""The life of a gang: queued, in the background or the foreground of its processors, on its way, and how it ended.
+"""The life of a gang, queued, in the background or the foreground of its processors, on its way; and of migrations.
 
 What a move of a policy means for the gang is one event each; `model.rules.gang.changes` has the processes follow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages.agents import Action
-from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.gangs import Gang, GangState, Migration, MigrationState
 from fpga_pool.model.values import changed
 
 
@@ -214,3 +214,48 @@ _RULES: dict[tuple[GangState, type], Rule[Gang]] = {
 }
 
 GANG = Table[Gang]("gang", _RULES)
+
+
+# ---- Migrations: every process is taken off its old processor before any is launched on its new one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllSaved:
+    """Nothing runs on the old processors any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllResumed:
+    """All processes run on the new ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationFailed:
+    """A process could not be saved or resumed, a host was lost, or the gang has ended."""
+
+    reason: str
+
+
+MigrationOutcome = tuple[Migration, list[Action]]
+
+
+def _all_saved(migration: Migration, event: AllSaved, now_s: float) -> MigrationOutcome:
+    return replace(migration, state=MigrationState.RESUMING), []
+
+
+def _all_resumed(migration: Migration, event: AllResumed, now_s: float) -> MigrationOutcome:
+    return replace(migration, state=MigrationState.COMPLETED, ended_at=now_s), []
+
+
+def _migration_failed(migration: Migration, event: MigrationFailed, now_s: float) -> MigrationOutcome:
+    return replace(migration, state=MigrationState.FAILED, reason=event.reason, ended_at=now_s), []
+
+
+_MIGRATION_RULES: dict[tuple[MigrationState, type], Rule[Migration]] = {
+    (MigrationState.SAVING, AllSaved): _all_saved,
+    (MigrationState.RESUMING, AllResumed): _all_resumed,
+    (MigrationState.SAVING, MigrationFailed): _migration_failed,
+    (MigrationState.RESUMING, MigrationFailed): _migration_failed,
+}
+
+MIGRATION = Table[Migration]("migration", _MIGRATION_RULES)

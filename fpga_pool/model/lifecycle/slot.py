@@ -1,4 +1,4 @@
-"""The life of a slot: what its agent observes, and what the operator asks for.
+"""The life of a slot, and of the leases on it: what its agent observes, and what the operator asks for.
 
 The agent owns the observed state, so every state it can report may follow every other (a card that was unplugged
 and came back went through whatever it went through); what the table guards is the operator's part: a drained slot
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages.agents import Action, SlotChanged
-from fpga_pool.model.objects.pool import Slot, SlotState
+from fpga_pool.model.objects.pool import Lease, LeaseState, Slot, SlotState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +101,44 @@ _RULES[SlotState.DRAINED, SlotChanged] = _changed_while_drained
 _RULES[SlotState.DRAINED, ResumeRequested] = _resume_drained
 
 SLOT = Table[Slot]("slot", _RULES, called_by="name")
+
+
+# ---- Leases: HELD from the grant until released by the holder or revoked by a claim of higher rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleased:
+    """The holder needs the slot no more, or has lost it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseBroken:
+    """Its instance cannot use the slot: it has failed, or does not hold the function."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRestored:
+    """Its instance can use the slot again."""
+
+
+def _lease_broken(lease: Lease, event: LeaseBroken, now_s: float) -> tuple[Lease, list[Action]]:
+    return replace(lease, broken=event.reason), []
+
+
+def _lease_restored(lease: Lease, event: LeaseRestored, now_s: float) -> tuple[Lease, list[Action]]:
+    return replace(lease, broken=""), []
+
+
+def _lease_released(lease: Lease, event: LeaseReleased, now_s: float) -> tuple[Lease, list[Action]]:
+    return replace(lease, state=LeaseState.RELEASED, released_at=now_s), []
+
+
+_LEASE_RULES: dict[tuple[LeaseState, type], Rule[Lease]] = {
+    (LeaseState.HELD, LeaseBroken): _lease_broken,
+    (LeaseState.HELD, LeaseRestored): _lease_restored,
+    (LeaseState.HELD, LeaseReleased): _lease_released,
+}
+
+LEASE = Table[Lease]("lease", _LEASE_RULES)

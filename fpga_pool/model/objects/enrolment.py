@@ -1,7 +1,10 @@
-"""The admission of a host: the key by which its agent is recognised."""
+"""Enrolment of hosts: an agent offers its key, and is believed by a one-time code or by an operator's approval."""
 
-from dataclasses import dataclass
+import hashlib
+import hmac
+from dataclasses import dataclass, replace
 
+from fpga_pool.model.exceptions import Unauthenticated
 from fpga_pool.model.fields import Moment
 
 
@@ -17,3 +20,48 @@ class Enrolment:
     code_sha256: str = ""
     code_expires_at: Moment = 0.0
     changed_at: Moment = 0.0
+
+
+#: An unused code expires after this time.
+CODE_LIFETIME_S = 24 * 3600.0
+
+
+def enrolment_proof(code: str, host: str, key: str) -> str:
+    """Return the proof that the owner of a key knows the code of a host; the code itself does not cross the wire."""
+    return _proof(_digest(code), host, key)
+
+
+def invited(enrolment: Enrolment, code: str, now_s: float) -> Enrolment:
+    """Return the enrolment with a one-time code; the present key stays valid until the code is used."""
+    return replace(enrolment, code_sha256=_digest(code), code_expires_at=now_s + CODE_LIFETIME_S, changed_at=now_s)
+
+
+def offered(enrolment: Enrolment, key: str, proof: str, now_s: float) -> Enrolment:
+    """Return the enrolment after an agent has offered a key; Unauthenticated if its code is not the host's."""
+    if key == enrolment.key:
+        return enrolment
+    if not proof:
+        return enrolment if key == enrolment.offered else replace(enrolment, offered=key, changed_at=now_s)
+    expected = _proof(enrolment.code_sha256, enrolment.host, key)
+    current = enrolment.code_sha256 != "" and now_s <= enrolment.code_expires_at
+    if not (current and hmac.compare_digest(proof, expected)):
+        raise Unauthenticated(
+            f"host {enrolment.host}: the enrolment code is wrong, used or expired; an operator can create another one "
+            "(fpga-pool-manage host enroll), or approve the key (fpga-pool-manage host approve)"
+        )
+    return approved(enrolment, key, now_s)
+
+
+def approved(enrolment: Enrolment, key: str, now_s: float) -> Enrolment:
+    """Return the enrolment with a key that is believed from now on, in place of any other one."""
+    if key == enrolment.key:
+        return enrolment
+    return Enrolment(host=enrolment.host, key=key, changed_at=now_s)
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _proof(code_sha256: str, host: str, key: str) -> str:
+    return hmac.new(code_sha256.encode(), f"{host}\n{key}".encode(), hashlib.sha256).hexdigest()

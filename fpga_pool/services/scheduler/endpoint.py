@@ -28,7 +28,7 @@ from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
@@ -162,7 +162,7 @@ class SchedulerEndpoint(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
     ) -> tuple[Sequence[Job], dict[str, int]]:
         """Wait until jobs have changed, or until the timeout."""
-        give_up_s = time.monotonic() + wait_s
+        give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         with self._service.changes.watching(batch_uuid) as watch:
             while True:
                 jobs, seen = look()

@@ -29,14 +29,20 @@ from fpga_pool.model.objects.progress import Flow, flow_of
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen, require_seen
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import (
+    cancel_batch,
+    cancel_jobs,
+    change_batch,
+    create_batch,
+    hold_jobs,
+    owned_batch,
+)
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events
-from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail

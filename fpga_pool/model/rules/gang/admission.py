@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from fpga_pool.core.gangs.gangs import predicted
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.lifecycle.gang import GangCancelRequested
-from fpga_pool.model.lifecycle.migration import MigrationFailed
+from fpga_pool.model.lifecycle.gang import GangCancelRequested, MigrationFailed
 from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.objects.history import created

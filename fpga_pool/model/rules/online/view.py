@@ -19,9 +19,8 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.job import EvictRequested
 from fpga_pool.model.objects.pool import CPU, Job, JobState, Slot, SlotState, is_cpu
-from fpga_pool.model.rules.batch.placing import held_by_others, usable
+from fpga_pool.model.rules.batch.placing import held_by_others, scarcity_by_kind, usable
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
-from fpga_pool.model.rules.shared.scarcity import scarcity_by_kind
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 

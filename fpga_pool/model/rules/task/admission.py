@@ -14,9 +14,8 @@ from fpga_pool.model.objects.pool import Slot
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
-from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
+from fpga_pool.model.rules.shared.admission import as_stored, emptiest, known_requesters, owned
 from fpga_pool.model.rules.shared.changes import change_task
-from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction

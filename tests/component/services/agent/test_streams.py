@@ -7,8 +7,8 @@ import pytest
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 from fpga_pool.model.messages.agents import ObservedFlow
+from fpga_pool.services.agent.job_files import FlowMeter
 from fpga_pool.services.agent.streams import Streams
-from fpga_pool.transfer.flow_meter import FlowMeter
 from fpga_pool.transfer.handler import SmallInput
 from fpga_pool.transfer.tokens import TransferGrant
 
