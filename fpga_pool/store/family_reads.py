@@ -15,12 +15,10 @@ from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store.statements import all_of, pending_batches, planned_end
-from fpga_pool.store.tables.mapping import PLACES, table
+from fpga_pool.store.tables import GANGS, JOBS, MIGRATIONS, PLACES, PROCESSES, PROCESSORS, RUNS, SERVERS, table
 
 ValueT = TypeVar("ValueT")
 
-_GANGS, _PROCESSES, _PROCESSORS, _MIGRATIONS = map(table, (Gang, Process, Processor, Migration))
-_RUNS, _JOBS, _SERVERS = table(Run), table(Job), table(Server)
 _OPEN_STATES: Mapping[type, frozenset[str]] = {
     Gang: frozenset(GangState) - ENDED_GANGS,
     Task: frozenset(TaskState) - ENDED_TASKS,
@@ -29,9 +27,9 @@ _OPEN_STATES: Mapping[type, frozenset[str]] = {
 
 @cache
 def _processors(*, scoped: bool, of_host: bool) -> Select[Any]:
-    where = [_PROCESSORS.c.shard == bindparam("scope")] if scoped else []
-    where += [_PROCESSORS.c.host == bindparam("host")] if of_host else []
-    return all_of(Processor).where(*where).order_by(_PROCESSORS.c.name)
+    where = [PROCESSORS.c.shard == bindparam("scope")] if scoped else []
+    where += [PROCESSORS.c.host == bindparam("host")] if of_host else []
+    return all_of(Processor).where(*where).order_by(PROCESSORS.c.name)
 
 
 @cache
@@ -44,11 +42,11 @@ def _open(cls: type, *, scoped: bool) -> Select[Any]:
 
 @cache
 def _processes(*, scoped: bool, of_gang: bool, of_host: bool) -> Select[Any]:
-    where: list[ColumnElement[bool]] = [_PROCESSES.c.shard == bindparam("scope")] if scoped else []
-    where += [_PROCESSES.c.gang_uuid == bindparam("gang")] if of_gang else []
-    where += [_PROCESSES.c.host == bindparam("host")] if of_host else []
-    live = all_of(Process).where(_PROCESSES.c.state.in_(LIVE_PROCESSES), *where)
-    return live.order_by(_PROCESSES.c.gang_uuid, _PROCESSES.c.attempt, _PROCESSES.c.index)
+    where: list[ColumnElement[bool]] = [PROCESSES.c.shard == bindparam("scope")] if scoped else []
+    where += [PROCESSES.c.gang_uuid == bindparam("gang")] if of_gang else []
+    where += [PROCESSES.c.host == bindparam("host")] if of_host else []
+    live = all_of(Process).where(PROCESSES.c.state.in_(LIVE_PROCESSES), *where)
+    return live.order_by(PROCESSES.c.gang_uuid, PROCESSES.c.attempt, PROCESSES.c.index)
 
 
 class _Asks(Protocol):
@@ -107,8 +105,8 @@ class GangReads:
 
     def gang_run_times(self: _Asks, user_id: str, most: int) -> Sequence[float]:
         """Return how long the last gangs of a user ran that are done, whatever the shard, oldest first."""
-        done = all_of(Gang).where(_GANGS.c.user_id == user_id, _GANGS.c.ran_s.is_not(None))
-        newest = done.order_by(_GANGS.c.ended_at.desc(), _GANGS.c.created_at.desc(), _GANGS.c.uuid.desc()).limit(most)
+        done = all_of(Gang).where(GANGS.c.user_id == user_id, GANGS.c.ran_s.is_not(None))
+        newest = done.order_by(GANGS.c.ended_at.desc(), GANGS.c.created_at.desc(), GANGS.c.uuid.desc()).limit(most)
         return [gang.ran_s for gang in reversed(self._all(Gang, newest)) if gang.ran_s is not None]
 
     def process(self: _Asks, uuid: str) -> Process:
@@ -126,14 +124,14 @@ class GangReads:
 
     def migrations(self: _Asks, gang_uuid: str) -> Sequence[Migration]:
         """Return the migrations of a gang, oldest first."""
-        mine = all_of(Migration).where(_MIGRATIONS.c.gang_uuid == gang_uuid)
-        return self._all(Migration, mine.order_by(_MIGRATIONS.c.attempt))
+        mine = all_of(Migration).where(MIGRATIONS.c.gang_uuid == gang_uuid)
+        return self._all(Migration, mine.order_by(MIGRATIONS.c.attempt))
 
 
 @cache
 def _servers(*, of_host: bool) -> Select[Any]:
-    where = _SERVERS.c.host == bindparam("host") if of_host else _SERVERS.c.uuid.in_(bindparam("uuids", expanding=True))
-    return all_of(Server).where(where).order_by(_SERVERS.c.name)
+    where = SERVERS.c.host == bindparam("host") if of_host else SERVERS.c.uuid.in_(bindparam("uuids", expanding=True))
+    return all_of(Server).where(where).order_by(SERVERS.c.name)
 
 
 class ServerReads:
@@ -172,7 +170,7 @@ class RunReads:
 
     def runs(self: _Asks, function: str, *, newest: int) -> dict[str, Runs]:
         """Return the newest runs of a function by board, newest first."""
-        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct(), Run).scalars()
+        boards = self._execute(select(RUNS.c.board).where(RUNS.c.function == function).distinct(), Run).scalars()
         found = {}
         for board in sorted(boards):
             rows = self._execute(_newest_runs(function, board).limit(newest), Run, Job).all()
@@ -182,11 +180,11 @@ class RunReads:
 
 
 def _newest_runs(function: str, board: str) -> Select[Any]:
-    query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s, _RUNS.c.finished_at, _JOBS.c.slot)
+    query = select(RUNS.c.input_bytes, RUNS.c.compute_s, RUNS.c.finished_at, JOBS.c.slot)
     # A job that computed again may be elsewhere by now.
-    query = query.outerjoin(_JOBS, (_JOBS.c.uuid == _RUNS.c.job) & (_JOBS.c.attempt == _RUNS.c.attempt))
-    query = query.where(_RUNS.c.function == function, _RUNS.c.board == board)
-    return query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job.desc())
+    query = query.outerjoin(JOBS, (JOBS.c.uuid == RUNS.c.job) & (JOBS.c.attempt == RUNS.c.attempt))
+    query = query.where(RUNS.c.function == function, RUNS.c.board == board)
+    return query.order_by(RUNS.c.finished_at.desc(), RUNS.c.job.desc())
 
 
 #: How many objects are read at once in search of events.

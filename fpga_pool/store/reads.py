@@ -27,19 +27,23 @@ from fpga_pool.model.objects.pool import (
 from fpga_pool.model.transaction import Backlog, PolicyMemory
 from fpga_pool.store import statements
 from fpga_pool.store.family_reads import BatchReads, EventReads, GangReads, RunReads, ServerReads, TaskReads
-from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table
+from fpga_pool.store.tables import (
+    COMMANDS,
+    HOSTS,
+    JOBS,
+    LEASES,
+    PLACES,
+    RUNS,
+    SCHEDULERS,
+    SHARDS,
+    SLOTS,
+    called,
+    from_columns,
+    table,
+)
 
 ValueT = TypeVar("ValueT")
 
-#: Tables rather than mapped classes: nothing of what the ORM adds is needed here.
-_COMMANDS = table(Command)
-_HOSTS = table(Host)
-_JOBS = table(Job)
-_LEASES = table(Lease)
-_RUNS = table(Run)
-_SCHEDULERS = table(Scheduler)
-_SHARDS = table(Shard)
-_SLOTS = table(Slot)
 
 #: Maximum number of keys in one query, supported as parameters by every database.
 KEYS_PER_QUERY = 500
@@ -84,17 +88,17 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         """Return a slot."""
         return self._one(Slot, name)
 
-    def shard_named(self, name: str) -> Shard:
+    def shard_named(self, name: str, *, lock: bool = False) -> Shard:
         """Return a shard."""
-        return self._one(Shard, name)
+        return self._one(Shard, name, lock=lock)
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, statements.all_of(Shard).order_by(_SHARDS.c.name))
+        return self._all(Shard, statements.all_of(Shard).order_by(SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return all schedulers ever registered, by name."""
-        return self._all(Scheduler, statements.all_of(Scheduler).order_by(_SCHEDULERS.c.name))
+        return self._all(Scheduler, statements.all_of(Scheduler).order_by(SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
@@ -103,7 +107,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
-        found = self._all(Slot, statements.all_of(Slot).where(_SLOTS.c.uuid == uuid))
+        found = self._all(Slot, statements.all_of(Slot).where(SLOTS.c.uuid == uuid))
         if not found:
             raise NotFound(f"no {called(Slot, uuid)}")
         return found[0]
@@ -114,7 +118,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def hosts_by_shard(self) -> dict[str, int]:
         """Return how many hosts each shard has."""
-        counted = select(_HOSTS.c.shard, func.count()).group_by(_HOSTS.c.shard)
+        counted = select(HOSTS.c.shard, func.count()).group_by(HOSTS.c.shard)
         return dict(self._execute(counted, Host).tuples().all())
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
@@ -131,7 +135,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch, by index."""
-        return self._all(Job, statements.all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
+        return self._all(Job, statements.all_of(Job).where(JOBS.c.batch_uuid == batch_uuid).order_by(JOBS.c.index))
 
     def batch_job_summaries(
         self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
@@ -176,7 +180,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def pending_functions(self, batch_uuid: str) -> set[str]:
         """Return the functions of the jobs of a batch in state PENDING."""
-        pending = select(_JOBS.c.function).where(_JOBS.c.batch_uuid == batch_uuid, _JOBS.c.state == JobState.PENDING)
+        pending = select(JOBS.c.function).where(JOBS.c.batch_uuid == batch_uuid, JOBS.c.state == JobState.PENDING)
         return set(self._execute(pending.distinct(), Job).scalars())
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
@@ -219,8 +223,8 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
-        open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
-        return dict(self._execute(open_jobs.group_by(_JOBS.c.shard), Job).tuples().all())
+        open_jobs = select(JOBS.c.shard, func.count()).where(JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
+        return dict(self._execute(open_jobs.group_by(JOBS.c.shard), Job).tuples().all())
 
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
@@ -270,12 +274,12 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
-        return self._all(Command, statements.all_of(Command).order_by(_COMMANDS.c.position))
+        return self._all(Command, statements.all_of(Command).order_by(COMMANDS.c.position))
 
     def completions(self, batch_uuid: str) -> dict[str, int]:
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
-        recorded = select(_RUNS.c.job, _RUNS.c.attempt).join(_JOBS, _JOBS.c.uuid == _RUNS.c.job)
-        return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
+        recorded = select(RUNS.c.job, RUNS.c.attempt).join(JOBS, JOBS.c.uuid == RUNS.c.job)
+        return dict(self._execute(recorded.where(JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
         """Return what a policy remembers of the shard; None = nothing yet."""
@@ -284,16 +288,16 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
-        rows = self._connection.execute(statements.TIME_MODELS)
+        rows = self._connection.execute(statements.FITS)
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
         """Return project, function and seconds of the leases of instances that ended last, of the whole pool."""
-        held_s = _LEASES.c.released_at - _LEASES.c.granted_at
-        query = select(_LEASES.c.project_id, _LEASES.c.function, held_s).where(
-            _LEASES.c.kind == LeaseKind.INSTANCE, _LEASES.c.released_at.is_not(None)
+        held_s = LEASES.c.released_at - LEASES.c.granted_at
+        query = select(LEASES.c.project_id, LEASES.c.function, held_s).where(
+            LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None)
         )
-        rows = self._connection.execute(query.order_by(_LEASES.c.released_at.desc()).limit(newest))
+        rows = self._connection.execute(query.order_by(LEASES.c.released_at.desc()).limit(newest))
         return [(project_id, function, float(seconds)) for project_id, function, seconds in rows]
 
     def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:

@@ -25,8 +25,7 @@ from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
-from fpga_pool.store.tables.mapping import PLACES, called, table, to_columns
-from fpga_pool.store.tables.models import CommandRow, RunRow
+from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
 
 # ---- Statements that change rows, built once
 
@@ -248,8 +247,8 @@ class SqlTransaction(Reads):
     def drop_commands(self, host: str) -> None:
         """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         self.flush([Command])
-        mine = CommandRow.shard == self.shard.name, CommandRow.host == host, CommandRow.slot != ""
-        self._connection.execute(delete(CommandRow).where(*mine))
+        mine = COMMANDS.c.shard == self.shard.name, COMMANDS.c.host == host, COMMANDS.c.slot != ""
+        self._connection.execute(delete(COMMANDS).where(*mine))
 
     def record_run(self, run: Run) -> None:
         """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
@@ -260,7 +259,7 @@ class SqlTransaction(Reads):
     def forget_run(self, job_uuid: str) -> None:
         """Remove the recorded completion of a job that has to compute again."""
         if self._completions.pop(job_uuid, None) is None:
-            self._connection.execute(delete(RunRow).where(RunRow.job == job_uuid))
+            self._connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
