@@ -165,7 +165,7 @@ class Transaction(Protocol):
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
     ) -> Sequence[Job]:
-        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), in their order."""
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot in order."""
         ...
 
     def backlogs(self) -> Sequence[Backlog]:
@@ -207,7 +207,7 @@ class Transaction(Protocol):
         ...
 
     def held_results(self, host: str) -> Sequence[Job]:
-        """Return the jobs in state RESULT_HELD on a host."""
+        """Return the jobs in state RESULT_HELD on a host, oldest first."""
         ...
 
     def leases(

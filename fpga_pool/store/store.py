@@ -19,7 +19,7 @@ from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import all_of, by_key, outbox, shard_lock, shard_renewal, sign_of_life
+from fpga_pool.store.statements import SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
 from fpga_pool.store.tables import (
     ENROLMENTS,
     HOSTS,
@@ -216,7 +216,7 @@ class Store:
         """Say that the owner lives; raises StaleEpoch if it has lost the shard."""
         with self._writing() as connection:
             owned = {"of_shard": shard.name, "of_owner": shard.owner, "of_epoch": shard.epoch, "now": now_s}
-            if not connection.execute(shard_renewal(), owned).rowcount:
+            if not connection.execute(SHARD_RENEWAL, owned).rowcount:
                 raise _stale(shard.name, shard.owner, shard.epoch)
             return Reads(connection, "").shard_named(shard.name)
 
@@ -229,7 +229,7 @@ class Store:
     def beat(self, scheduler: str, now_s: float) -> None:
         """Say that a scheduler lives."""
         with self._writing() as connection:
-            if not connection.execute(sign_of_life(), {"of_scheduler": scheduler, "now": now_s}).rowcount:
+            if not connection.execute(SIGN_OF_LIFE, {"of_scheduler": scheduler, "now": now_s}).rowcount:
                 new = Scheduler(name=scheduler, heard_at=now_s)
                 connection.execute(insertion(Scheduler), to_columns(new))
 

@@ -195,7 +195,6 @@ class SqlTransaction(Reads):
             self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
 
     def save(self, thing: Stored) -> None:
-        """Store a changed object."""
         cls = type(thing)
         key = getattr(thing, PLACES[cls].key)
         known = self._one(cls, key)
@@ -233,7 +232,6 @@ class SqlTransaction(Reads):
             yield from ((thing, entry) for entry in thing.history if not known or entry.number > known[-1].number)
 
     def remove_servers(self, names: Collection[str]) -> None:
-        """Forget servers, by name."""
         if names:
             self.flush([Server])
             for name in names:
@@ -241,23 +239,19 @@ class SqlTransaction(Reads):
             self._connection.execute(removal(Server), {"keys": sorted(names)})
 
     def send(self, command: Command) -> None:
-        """Put a command into the outbox."""
         self._commands.append(changed(command, request_id=self.request_id) if self.request_id else command)
 
     def drop_commands(self, host: str) -> None:
-        """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         self.flush([Command])
         mine = COMMANDS.c.shard == self.shard.name, COMMANDS.c.host == host, COMMANDS.c.slot != ""
         self._connection.execute(delete(COMMANDS).where(*mine))
 
     def record_run(self, run: Run) -> None:
-        """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
         if run.job in self._completions:
             raise DuplicateId(f"{called(Run, run.job)}: exists already")
         self._completions[run.job] = run
 
     def forget_run(self, job_uuid: str) -> None:
-        """Remove the recorded completion of a job that has to compute again."""
         if self._completions.pop(job_uuid, None) is None:
             self._connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
 
