@@ -31,9 +31,9 @@ from fpga_pool.model.messages.requests import (
     WorkCount,
 )
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
-from fpga_pool.model.objects.enrolment import enrolment_proof
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
+from fpga_pool.model.objects.hosts import enrolment_proof
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
@@ -43,8 +43,7 @@ from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.hardware_calls import HardwareCalls
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import INTRODUCING
+from fpga_pool.rpc.identity import INTRODUCING, Identity
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient, calls
 

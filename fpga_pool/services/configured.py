@@ -23,8 +23,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import AGENT_METHODS, Role
+from fpga_pool.rpc.identity import AGENT_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances

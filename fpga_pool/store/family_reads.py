@@ -9,8 +9,8 @@ from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.messages.requests import EventPage
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, Host, Job, Run
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store import statements

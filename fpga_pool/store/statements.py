@@ -25,8 +25,8 @@ from sqlalchemy import (
 
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Slot
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.tables import (
     BATCHES,

@@ -13,7 +13,7 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine

@@ -18,9 +18,9 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, M
 from fpga_pool.model.codec import bare, hints_of
 from fpga_pool.model.fields import Rest
 from fpga_pool.model.messages.agents import Command, ObservedFlow
-from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
+from fpga_pool.model.objects.hosts import Enrolment, Server
 from fpga_pool.model.objects.pool import (
     Batch,
     BatchState,
@@ -35,7 +35,6 @@ from fpga_pool.model.objects.pool import (
     input_due_at,
 )
 from fpga_pool.model.objects.quotas import Resource
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rest import marks_of
 from fpga_pool.model.transaction import PolicyMemory

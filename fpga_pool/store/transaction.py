@@ -18,8 +18,8 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
 from fpga_pool.model.objects.history import HistoryEntry, caused_by
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated

@@ -14,8 +14,8 @@ from sphinx.util.docutils import SphinxDirective
 from fpga_pool.model.agent import events as agent_events
 from fpga_pool.model.agent import job as agent_job
 from fpga_pool.model.agent import slot as agent_slot
+from fpga_pool.model.agent.instructions import AgentTable
 from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
-from fpga_pool.model.agent.table import AgentTable
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.lifecycle import batch, gang, job, process, slot, task
 from fpga_pool.model.lifecycle.table import Table

@@ -8,7 +8,7 @@ from cliff.lister import Lister
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Moment, Row, Table
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.services.scheduler.enrolment import approve, invite, revoke
 
 

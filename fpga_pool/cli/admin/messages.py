@@ -5,8 +5,8 @@ import shlex
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.permissions import permissions
-from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.transport import EXCHANGE
 
 

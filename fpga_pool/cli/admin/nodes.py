@@ -14,8 +14,7 @@ from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.transport import MessagingError, transport
 
 

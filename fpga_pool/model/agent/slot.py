@@ -20,6 +20,8 @@ from fpga_pool.model.agent.events import (
     ScrubFailed,
 )
 from fpga_pool.model.agent.instructions import (
+    AgentRule,
+    AgentTable,
     BeginGuestUse,
     Compute,
     EndGuestUse,
@@ -34,7 +36,6 @@ from fpga_pool.model.agent.instructions import (
     StopComputation,
 )
 from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob, Hold, HoldState
-from fpga_pool.model.agent.table import AgentRule, AgentTable
 from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, LoadFunction
 from fpga_pool.model.objects.pool import SlotState

@@ -16,12 +16,10 @@ class Living(Protocol):
     @property
     def state(self) -> StrEnum:
         """Where it is now."""
-        ...
 
     @property
     def history(self) -> tuple[HistoryEntry, ...]:
         """How it got there."""
-        ...
 
 
 LivingT = TypeVar("LivingT", bound=Living)

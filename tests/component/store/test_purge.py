@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.store import purge as purging

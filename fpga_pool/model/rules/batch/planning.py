@@ -15,8 +15,8 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Host, Job, Lease, Slot
-from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.placing import (
     PlanRequest,
     held_by_others,

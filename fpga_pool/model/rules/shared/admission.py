@@ -17,6 +17,7 @@ from fpga_pool.model.exceptions import (
 from fpga_pool.model.messages.agents import Heartbeat
 from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
 from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.hosts import Server, server_of
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Slot
 from fpga_pool.model.objects.quotas import (
     UNLIMITED,
@@ -27,7 +28,6 @@ from fpga_pool.model.objects.quotas import (
     Resource,
     ResourceQuota,
 )
-from fpga_pool.model.objects.servers import Server, server_of
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed

@@ -23,6 +23,7 @@ from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, Releas
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.gangs import Processor
 from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     CPU,
@@ -36,7 +37,6 @@ from fpga_pool.model.objects.pool import (
     Slot,
     SlotState,
 )
-from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import skipped, unneeded
