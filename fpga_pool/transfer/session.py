@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
+from fpga_pool.model.values import changed
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.handler import JobFailure, JobResult
@@ -115,7 +115,7 @@ class Session:
         admission = await self._ask(self._port.handler.admit, grant)
         source = self._held_source(grant)
         if source:
-            await self._ask(self._port.handler.seen, replace(grant, source=source))
+            await self._ask(self._port.handler.seen, changed(grant, source=source))
         spool = Spool(admission.spool_path, grant.input_bytes)
         own_rate = TokenBucket(admission.rate_bps, self._now_s())
         try:
