@@ -67,14 +67,10 @@ class Vanished(Event, frozen=True, kw_only=True):
 Outcome = tuple[Process, list[Action]]
 
 
-def _about(process: Process) -> dict[str, str | int]:
-    return {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
-
-
 def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
     gang = event.gang
     launch = LaunchProcess(
-        **_about(process),  # type: ignore[arg-type]
+        **process.about,
         tier=process.priority,
         processes=gang.processes,
         cpu_usage=gang.cpu_usage,
@@ -93,17 +89,17 @@ def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
 
 
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
-    commands = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
+    commands = [SetTier(**process.about, tier=event.tier)]
     return changed(process, tier=event.tier), list(commands)
 
 
 def _priority_changed(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
     after = changed(process, exchanged=event.exchanged)
-    return after, [SetTier(**_about(process), tier=after.priority)]  # type: ignore[arg-type]
+    return after, [SetTier(**process.about, tier=after.priority)]
 
 
 def _save(process: Process, event: SaveRequested, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.SAVING), [SaveProcess(**_about(process))]  # type: ignore[arg-type]
+    return changed(process, state=ProcessState.SAVING), [SaveProcess(**process.about)]
 
 
 def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
@@ -112,12 +108,12 @@ def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
 
 def _dropped(process: Process, saved: str) -> list[Action]:
     """Remove a saved memory that will not be resumed from."""
-    return [StopProcess(**_about(process), saved=saved)] if saved else []  # type: ignore[arg-type]
+    return [StopProcess(**process.about, saved=saved)] if saved else []
 
 
 def _stop(process: Process, event: StopRequested, now_s: float) -> Outcome:
     stopping = changed(process, state=ProcessState.STOPPING, reason=event.reason)
-    return stopping, [StopProcess(**_about(process))]  # type: ignore[arg-type]
+    return stopping, [StopProcess(**process.about)]
 
 
 def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:

@@ -57,6 +57,14 @@ def usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
     return host.alive and in_service and slot.name not in foreign
 
 
+def end_at(job: Job) -> float:
+    """Return when a job's computation is expected to end, UTC seconds."""
+    planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
+    if job.started_at is not None:
+        return job.started_at + planned_s
+    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
+
+
 def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
     """Return those of the jobs `rows` (n,) that were not changed since they were read."""
     same = {job.uuid for job in tx.unchanged([request.jobs[row] for row in rows.tolist()])}
