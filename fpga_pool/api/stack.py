@@ -20,8 +20,7 @@ from fpga_pool.api.policies import make_enforcer
 from fpga_pool.conf.catalogue import private_key
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
 

@@ -33,6 +33,11 @@ def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
     return names, lambda value: tuple(getattr(value, name) for name in names)
 
 
+def shared(source: object, cls: Any) -> dict[str, Any]:
+    """Return what an object has of the fields of a class: what is made of it has these, too."""
+    return {name: getattr(source, name) for name in field_names(cls) if hasattr(source, name)}
+
+
 def field_names(cls: Any) -> tuple[str, ...]:
     """Return the names of the fields of a message or a dataclass, in their order."""
     names: tuple[str, ...]

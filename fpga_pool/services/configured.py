@@ -20,18 +20,17 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.values import shared
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import AGENT_METHODS, Role
+from fpga_pool.rpc.identity import AGENT_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
-from fpga_pool.services.agent.instances.supervisor import Parts
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Parts, Taps
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
+from fpga_pool.services.agent.tiers.layout import check_nova_conf
 from fpga_pool.services.agent.tiers.service import Tiers
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler_settings import SchedulerSettings
@@ -51,17 +50,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     """Return the settings of the scheduler of this name."""
     group = conf.scheduler
     return SchedulerSettings(
-        name=name,
-        default_policy=group.default_policy,
-        online_policy=group.online_policy,
-        online_interval_s=group.online_interval_s,
-        gang_policy=group.gang_policy,
-        task_policy=group.task_policy,
-        planning_share=group.planning_share,
-        interval_s=group.interval_s,
-        refit_interval_s=group.refit_interval_s,
-        shard_timeout_s=group.shard_timeout_s,
-        token_lifetime_s=group.token_lifetime_s,
+        **shared(group, SchedulerSettings) | {"name": name},
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
         pool=pool_settings(conf),

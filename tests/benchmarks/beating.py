@@ -19,8 +19,7 @@ import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messagi
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.rpc.identity import Identity, key_text
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role, key_text
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
 from fpga_pool.services.scheduler.enrolment import approve

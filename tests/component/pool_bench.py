@@ -51,18 +51,16 @@ from fpga_pool.model.objects.progress import flow_of
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
-from fpga_pool.model.rules.batch import admission, holding
-from fpga_pool.model.rules.batch.dry_run import DryRun
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.batch.dry_run import DryRun, batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
-from fpga_pool.model.rules.inventory import cards
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
-from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared import cards, changes
+from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
-from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
@@ -400,8 +398,8 @@ class PoolBench:
 
     def change_batch(self, project_id, uuid, change, seen=None):
         with self._answering("change_batch"):
-            holding.change_batch(self.tx, uuid, project_id, change, time.time(), seen)
-            holding.hold_jobs(self.tx, uuid, time.time())
+            admission.change_batch(self.tx, uuid, project_id, change, time.time(), seen)
+            admission.hold_jobs(self.tx, uuid, time.time())
             batch = self.tx.batch(uuid)
         if self.plans_at_once and not batch.withheld:
             self.plan(uuid)

@@ -14,10 +14,9 @@ from fpga_pool.conf.catalogue import private_key
 from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier, Tier
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.transport import MessagingError, transport
 from fpga_pool.services.scheduler.enrolment import approve, invite, revoke
 

@@ -18,8 +18,8 @@ from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
 from fpga_pool.conf.policies import compile_loops, policy_names
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.permissions import permissions
-from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.transport import EXCHANGE
 
 #: What each pair is for, and who needs which half.

@@ -11,7 +11,7 @@ from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.objects.cards import card_name
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.model.rules.inventory.cards import obstacles, retire_slots
+from fpga_pool.model.rules.shared.cards import obstacles, retire_slots
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.sync import Sync

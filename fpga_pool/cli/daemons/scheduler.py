@@ -21,10 +21,8 @@ from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.notifications import departures
-from fpga_pool.rpc.notifier import publisher
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
+from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock

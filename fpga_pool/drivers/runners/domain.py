@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from oslo_config import cfg
 
 from fpga_pool.drivers.tiers.domain import PLACED_URI, PROCESS_URI
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec, Running
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.gangs import process_uuid

@@ -16,7 +16,7 @@ from openstack.connection import Connection
 
 from fpga_pool.drivers.nova_api import NovaApi
 from fpga_pool.drivers.runners.domain import ProcessDomain
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import NAMESPACE, is_dedicated
 

@@ -26,6 +26,7 @@ from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Ou
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.gatherer import Gatherer
@@ -84,12 +85,7 @@ class AgentService:
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
         drivers = [cards for cards in (driver, cpu) if cards is not None]
-        parameters = AgentParameters(
-            hang_factor=settings.hang_factor,
-            hang_grace_s=settings.hang_grace_s,
-            fault_pause_s=settings.fault_pause_s,
-            retention_s=settings.retention_s,
-        )
+        parameters = AgentParameters(**shared(settings, AgentParameters))
         self._machine = Agent(settings.host, _slots(settings.host, drivers), parameters)
         self.jobs = AgentShell(self._machine, self._journal, settings.state_dir, clock)
         self._gatherer = Gatherer(settings.host, self.jobs, self._source_tickets, peer_tls)

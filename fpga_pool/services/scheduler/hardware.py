@@ -11,7 +11,7 @@ from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
-from fpga_pool.model.rules.inventory.cards import (
+from fpga_pool.model.rules.shared.cards import (
     card_detail,
     cards,
     drain_card,

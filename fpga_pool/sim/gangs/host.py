@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
-from fpga_pool.model.agent.gangs import messages
-from fpga_pool.model.agent.gangs.process import HeldProcess, Key, Phase, ProcessSpec, Running
-from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
+from fpga_pool.model.agent import gang_messages as messages
+from fpga_pool.model.agent.gang_process import HeldProcess, Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gang_processes import ProcessesState, handle
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command, Outcome

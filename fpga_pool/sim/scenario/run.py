@@ -15,8 +15,7 @@ from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineReq
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, change_batch, create_batch, hold_jobs
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
 from fpga_pool.model.rules.pipeline.admission import create_pipeline

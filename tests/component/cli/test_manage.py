@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.cli.admin import keys
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import new_lease
 from fpga_pool.rpc.identity import key_text

@@ -15,15 +15,20 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Host, Job, Lease, Slot
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
-from fpga_pool.model.objects.servers import server_of
-from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
+from fpga_pool.model.rules.batch.placing import (
+    PlanRequest,
+    held_by_others,
+    least_scarce_first,
+    placements,
+    unchanged,
+    usable,
+)
+from fpga_pool.model.rules.shared.admission import servers_among
 from fpga_pool.model.rules.shared.changes import change_job
-from fpga_pool.model.rules.shared.requesters import servers_among
-from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.transaction import Backlog, PendingBatch, Transaction
 
 TimeModels = Mapping[tuple[str, str], TimeModel]
 

@@ -1,6 +1,6 @@
 """The schema of release 0.1.0: every object of the pool, the outbox, and the runs that time models are fitted to.
 
-A migration stays as it is while the code moves on: it names plain SQL types, not the classes of `store.tables.models`.
+A migration stays as it is while the code moves on: it names plain SQL types, not the classes of objects.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.services import NOTIFICATIONS_GROUP, NOTIFICATIONS_OPTS
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
-from fpga_pool.rpc.notifications import departures
+from fpga_pool.rpc.notifier import departures
 
 
 @pytest.fixture

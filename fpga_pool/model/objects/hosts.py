@@ -1,11 +1,29 @@
-"""Admission of hosts: an agent offers its key, and is believed by a one-time code or by an operator's approval."""
+"""What belongs to a host: its enrolment, and the servers of Nova that run on it.
+
+An agent offers its key, and is believed by a one-time code or by an operator's approval.
+"""
 
 import hashlib
 import hmac
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fpga_pool.model.exceptions import Unauthenticated
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.fields import Limit, Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolment:
+    """What is known of the key of a host's agent; `key` is believed, `offered` waits for an operator."""
+
+    host: str
+    #: Public keys as text (`rpc.identity.key_text`); "" = none.
+    key: str = ""
+    offered: str = ""
+    #: SHA-256 of the one-time code by which a key is accepted at once; "" = none.
+    code_sha256: str = ""
+    code_expires_at: Moment = 0.0
+    changed_at: Moment = 0.0
+
 
 #: An unused code expires after this time.
 CODE_LIFETIME_S = 24 * 3600.0
@@ -50,3 +68,33 @@ def _digest(code: str) -> str:
 
 def _proof(code_sha256: str, host: str, key: str) -> str:
     return hmac.new(code_sha256.encode(), f"{host}\n{key}".encode(), hashlib.sha256).hexdigest()
+
+
+# ---- Servers of Nova as requesters: a job that names `server:UUID` is sent by that virtual machine, through its taps
+
+_PREFIX = "server:"
+
+
+def server_of(requester: str) -> str:
+    """Return the uuid of the server that a requester is; "" = it is a host."""
+    return requester.removeprefix(_PREFIX) if requester.startswith(_PREFIX) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A virtual machine that runs on a host, as its agent reports it; while it moves it may be on two."""
+
+    #: HOST/UUID.
+    name: str
+    uuid: str
+    host: str
+    project_id: str
+    egress_bps: Limit
+    #: The agent holds its flows at its taps.
+    held: bool
+    generation: int = 0
+
+    @property
+    def requester(self) -> str:
+        """How jobs name it."""
+        return _PREFIX + self.uuid

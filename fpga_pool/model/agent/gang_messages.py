@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fpga_pool.model.agent.gangs.process import HeldProcess, Key, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import HeldProcess, Key, ProcessSpec, Running
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.model.messages.gangs import GangReport

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fpga_pool.model.agent.gangs.messages import (
+from fpga_pool.model.agent.gang_messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -28,7 +28,7 @@ from fpga_pool.model.agent.gangs.messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.gangs.process import (
+from fpga_pool.model.agent.gang_process import (
     HeldProcess,
     Key,
     Launched,

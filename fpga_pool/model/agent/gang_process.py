@@ -20,7 +20,7 @@ from fpga_pool.model.messages.gangs import (
     SetTier,
     StopProcess,
 )
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 # ---- What is launched, and what a host observes of it
 
@@ -131,17 +131,7 @@ class HeldProcess:
     @property
     def spec(self) -> ProcessSpec:
         """What its guest is launched with."""
-        launch = self.launch
-        return ProcessSpec(
-            key=self.key,
-            processes=launch.processes,
-            cpu_usage=launch.cpu_usage,
-            work_s=launch.work_s,
-            done_s=launch.done_s,
-            image=launch.image,
-            command=launch.command,
-            saved=launch.saved,
-        )
+        return ProcessSpec(key=self.key, **shared(self.launch, ProcessSpec))
 
     def to(self, goal: Goal) -> "HeldProcess":
         """Return it with another goal."""

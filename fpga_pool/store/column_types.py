@@ -105,3 +105,18 @@ class ActionText(TypeDecorator[Action]):
         """Read the action; InvalidInput if this version does not know it."""
         action: Action = from_text(Action, value)
         return action
+
+
+class PlainData(TypeDecorator[Any]):
+    """Plain data as JSON."""
+
+    impl = LongText
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        """Write the data."""
+        return json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Read the data."""
+        return json.loads(value or "null")
