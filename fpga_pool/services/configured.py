@@ -20,7 +20,7 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.values import shared
+from fpga_pool.model.values import field_names
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.identity import AGENT_METHODS, Gate, Identity, Role
@@ -42,6 +42,8 @@ GUEST_DRIVERS = "fpga_pool.guest_drivers"
 TIER_DRIVERS = "fpga_pool.tier_drivers"
 RUNNERS = "fpga_pool.runners"
 
+#: Settings of an agent that are options of its host.
+_HABITS = ("heartbeat_s", "retention_s", "hang_factor", "hang_grace_s", "drain_timeout_s", "enrolment_code")
 #: The longest pause of a slot that fails again and again.
 LONGEST_FAULT_PAUSE_S = 60.0
 
@@ -50,7 +52,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     """Return the settings of the scheduler of this name."""
     group = conf.scheduler
     return SchedulerSettings(
-        **shared(group, SchedulerSettings) | {"name": name},
+        **{name: group[name] for name in field_names(SchedulerSettings) if name in group} | {"name": name},
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
         pool=pool_settings(conf),
@@ -61,13 +63,8 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
     """Return the settings of an agent with the configured habits; `host` are the fields that differ between agents."""
     group = conf.agent
     return AgentSettings(
-        heartbeat_s=group.heartbeat_s,
-        retention_s=group.retention_s,
-        hang_factor=group.hang_factor,
-        hang_grace_s=group.hang_grace_s,
+        **{name: group[name] for name in _HABITS},
         fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
-        drain_timeout_s=group.drain_timeout_s,
-        enrolment_code=group.enrolment_code,
         **host,
     )
 

@@ -40,7 +40,7 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 
 class Planned(Event, frozen=True, kw_only=True):
@@ -132,14 +132,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         input_bytes=input_bytes,
         attempt=job.attempt + 1,
         reason="",
-        host=event.host,
-        slot=event.slot,
-        order=event.order,
-        dispatched_at=event.dispatched_at,
-        start_s=event.start_s,
-        end_s=event.end_s,
-        transfer=event.transfer,
-        result_transfer=event.result_transfer,
+        **shared(event, Job),
         done=job.done if job.host == event.host else 0.0,
         flow="",
         moved_bytes=None,
@@ -174,10 +167,7 @@ def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
     retimed = changed(
         job,
         # Agents recognise a later plan by this, also if the clock of its scheduler is slightly behind.
-        dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
-        start_s=event.start_s,
-        end_s=event.end_s,
-        transfer=event.transfer,
+        **shared(event, Job) | {"dispatched_at": max(event.dispatched_at, job.dispatched_at or 0.0)},
         moved_bytes=None,
         moved_at=None,
     )

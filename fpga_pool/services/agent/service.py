@@ -257,15 +257,11 @@ class AgentService:
         settings = self.settings
         with self.jobs.changed:
             return Heartbeat(
-                host=settings.host,
+                **shared(settings, Heartbeat) | {"data_port": self._port},
                 agent_id=self.agent_id,
                 boot=self._boot,
                 beat=next(self._beats),
                 at=self._clock(),
-                egress_bps=settings.egress_bps,
-                ingress_bps=settings.ingress_bps,
-                data_address=settings.data_address,
-                data_port=self._port,
                 slots=self._machine.observed_slots(),
                 jobs=self.jobs.observed(),
                 processors=self.processes.observed_processors() if self.processes else (),
@@ -274,9 +270,6 @@ class AgentService:
                 data_tls=self._tls,
                 refused_streams=self._server.refused(),
                 refused_commands=sum(self.refusals.counts().values()),
-                availability_zone=settings.availability_zone,
-                node=settings.node,
-                egress_driver=settings.egress_driver,
                 servers=self.servers(),
                 flows=self.jobs.flows(),
             )

@@ -35,6 +35,7 @@ from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.changes import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
@@ -221,11 +222,7 @@ class SchedulerEndpoint(HardwareRequests, TenantRequests):
             slots = tx.slots()
         return [
             FunctionInfo(
-                name=name,
-                version=function.version,
-                slot_kinds=function.slot_kinds,
-                io_bps=function.io_bps,
-                preemptible=function.preemptible,
+                **shared(function, FunctionInfo),
                 speedup=function.speedup,
                 slots=sum(catalogue.fits(name, slot.board, slot.kind) for slot in slots),
             )

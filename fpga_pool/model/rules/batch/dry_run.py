@@ -20,7 +20,7 @@ from fpga_pool.model.rules.batch.replanning import promise_among_others
 from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import PendingBatch, Transaction
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 #: Begins a transaction that reads a shard, given by its name.
 Reading = Callable[[str], AbstractContextManager[Transaction]]
@@ -106,14 +106,7 @@ class DryRun:
         begins_at, makespan_s = planned.dispatched_at, planned.planned_makespan_s
         ends_at = None if begins_at is None or makespan_s is None else begins_at + makespan_s
         return PlannedBatch(
-            policy=planned.policy,
-            jobs=planned.jobs,
-            input_bytes=planned.input_bytes,
-            dispatched_at=begins_at,
-            planned_makespan_s=makespan_s,
-            lower_bound_s=planned.lower_bound_s,
-            planned_completion_s=planned.planned_completion_s,
-            completion_bound_s=planned.completion_bound_s,
+            **shared(planned, PlannedBatch),
             ends_at=ends_at,
             late_s=late_s(planned, ends_at),
             pending_reason="; ".join(dict.fromkeys(self._reasons)),

@@ -30,7 +30,7 @@ from fpga_pool.model.objects.quotas import (
 )
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 #: What is stored as a job.
 RequestedJob = JobRequest | SubtaskRequest
@@ -63,15 +63,11 @@ def as_stored(
     )
     jobs = [
         Job(
-            uuid=job.uuid,
+            **shared(job, Job),
             batch_uuid=batch.uuid,
             project_id=batch.project_id,
             user_id=batch.user_id,
             index=index,
-            name=job.name,
-            function=job.function,
-            requester=job.requester,
-            input_bytes=job.input_bytes,
             created_at=now_s,
             shard=shard,
         )

@@ -39,16 +39,7 @@ def create_task(
     if not 1 <= count <= MOST_SLOTS:
         raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, found {count}")
     _check_shapes(request.shapes, count)
-    requested = [
-        JobRequest(
-            uuid=share.uuid,
-            name=share.name,
-            function=request.function,
-            requester=share.requester,
-            input_bytes=share.input_bytes,
-        )
-        for share in request.shares
-    ]
+    requested = [JobRequest(function=request.function, **shared(share, JobRequest)) for share in request.shares]
     slots = tx.slots()
     requesters = known_requesters(tx, tx.hosts(), requested, request.project_id)
     check_batch(requested, requesters, slots, catalogue, settings, each="shares")

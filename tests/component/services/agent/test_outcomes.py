@@ -18,7 +18,7 @@ def lines():
     found = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append((get_current().request_id, record.levelname, record.getMessage()))
-    logger = logging.getLogger("fpga_pool.services.agent.endpoint")
+    logger = logging.getLogger("fpga_pool.services.agent.outcomes")
     logger.addHandler(handler)
     level = logger.level
     logger.setLevel(logging.INFO)
