@@ -216,7 +216,7 @@ class LearnedParams(NodeParams):
 class Learned(Ect):
     """The least cost, of the nodes around the best one: completion times exp(correction), and what it costs others.
 
-    Others wait for the task's work on the node's units, whoever they are: a task that needs much of a small node is
+    Later tasks wait for its work on the units of the node: a task that needs much of a small node is
     better placed where it needs little.  Without a network, or where it returns anything but finite numbers, nothing is
     corrected.
     """
