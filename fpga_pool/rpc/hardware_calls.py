@@ -2,6 +2,7 @@
 
 from typing import Any, TypeVar
 
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
@@ -40,6 +41,10 @@ class HardwareCalls:
     def hosts(self, page: Page = EVERYTHING) -> list[Host]:
         """Return a page of the hosts, by name."""
         return self._call(list[Host], "hosts", page=page)
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured last."""
+        return self._call(list[HostLoad], "counters", host=host)
 
     def cards(self, page: Page = EVERYTHING) -> list[Card]:
         """Return a page of the cards, by name."""

@@ -80,6 +80,7 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
         fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
         drain_timeout_s=group.drain_timeout_s,
         enrolment_code=group.enrolment_code,
+        guest_pids=Path(conf.tiers.libvirt_pid_dir),
         **host,
     )
 

@@ -5,15 +5,16 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.codec import from_text
+from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
+from fpga_pool.model.messages.counters import HostCounters, HostLoad
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
@@ -26,6 +27,15 @@ from fpga_pool.store.tables.models import EnrolmentRow, HostRow, SchedulerRow, S
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 LOG = logging.getLogger(__name__)
+
+
+class LastBeat(NamedTuple):
+    """A heartbeat, as far as it is noted without a comparison: start of its agent, number, flows, counters."""
+
+    boot: int
+    beat: int
+    flows: tuple[ObservedFlow, ...]
+    counters: HostCounters | None
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
@@ -161,8 +171,8 @@ class Store:
                 return [], seen
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
-    def note_alive(self, beats: Mapping[str, tuple[int, int, tuple[ObservedFlow, ...]]], now_s: float) -> None:
-        """Note the last heartbeats (start, number and flows) of hosts that said nothing else."""
+    def note_alive(self, beats: Mapping[str, "LastBeat"], now_s: float) -> None:
+        """Note the last heartbeats of hosts, as far as they are no news; counters stay unless there are newer ones."""
         hosts = cast("Table", HostRow.__table__)
         same_start = (hosts.c.name == bindparam("host")) & (hosts.c.boot == bindparam("start"))
         noted = update(hosts).where(same_start, hosts.c.beat <= bindparam("number"))
@@ -170,11 +180,30 @@ class Store:
             beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=hosts.c.flows.type)
         )
         rows = [
-            {"host": host, "start": boot, "number": beat, "seen": flows}
-            for host, (boot, beat, flows) in sorted(beats.items())
+            {"host": host, "start": one.boot, "number": one.beat, "seen": one.flows}
+            for host, one in sorted(beats.items())
+        ]
+        measured = [
+            {"host": host, "start": one.boot, "measured": to_text(one.counters)}
+            for host, one in sorted(beats.items())
+            if one.counters is not None
         ]
         with self._session() as session:
             session.connection().execute(noted, rows)
+            if measured:
+                session.connection().execute(
+                    update(hosts).where(same_start).values(counters=bindparam("measured")), measured
+                )
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured last, by name."""
+        hosts = cast("Table", HostRow.__table__)
+        asked = select(hosts.c.name, hosts.c.counters).where(hosts.c.alive, hosts.c.counters != "")
+        asked = asked.order_by(hosts.c.name) if host is None else asked.where(hosts.c.name == host)
+        with translated(), self._single_reads.connect() as connection:
+            return [
+                HostLoad(host=name, counters=from_text(HostCounters, text)) for name, text in connection.execute(asked)
+            ]
 
     def flows(self) -> list[ObservedFlow]:
         """Return what the hosts that live said last of the inputs that arrive there."""

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fpga_pool.cli.client.base import (
     LongLister,
@@ -18,6 +19,7 @@ from fpga_pool.cli.client.base import (
 )
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.objects.pool import Host, Slot
 
 
@@ -113,6 +115,41 @@ def list_hosts(hosts: Sequence[Host]) -> Table:
         )
         for host in hosts
     ]
+
+
+class ShowHost(PoolShowOne):
+    """Show a host, and how busy it was when its agent measured it last."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="HOST", help="name of the host")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show; without the counters of a host that is lost, or has not measured yet."""
+        hosts = [host for host in self.client.hosts() if host.name == parsed_args.host]
+        if not hosts:
+            raise NotFound(f"no host {parsed_args.host!r}; `fpga-pool host list` shows all")
+        columns, (row,) = list_hosts(hosts)
+        load = self.client.counters(parsed_args.host)
+        return (*columns, *_COUNTERS), (*row, *(_counters(load[0].counters) if load else [""] * len(_COUNTERS)))
+
+
+_COUNTERS = (
+    "measured_at", "cpus", "busy_cpus", "memory_bytes", "used_bytes", "received_bps", "sent_bps", "cpu_pressure",
+    "memory_pressure", "io_pressure", "guest_cpus", "dma_bps",
+)  # fmt: skip
+
+
+def _counters(found: HostCounters) -> Sequence[Any]:
+    return (
+        Moment(found.at), *(getattr(found, name) for name in _COUNTERS[1:5]),
+        *(None if bps is None else Rate(bps) for bps in (found.received_bps, found.sent_bps)),
+        found.cpu_pressure, found.memory_pressure, found.io_pressure,
+        Words(f"{guest.uuid}={guest.cpus:g}" for guest in found.guests),
+        Words(f"{card.card}={card.dma_bps:g}" for card in found.cards),
+    )  # fmt: skip
 
 
 class ListFlows(PoolLister):

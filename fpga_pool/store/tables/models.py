@@ -144,6 +144,8 @@ class HostRow(Versioned, Base):
     changed_in: Mapped[int]
     #: As the last heartbeat said; noted with the host's life, never by a transaction of its own.
     flows: Mapped[tuple[ObservedFlow, ...]] = mapped_column(Records(ObservedFlow, "job", "attempt", "bps"), default=())
+    #: `HostCounters` in JSON, noted as the flows are; "" = none yet.
+    counters: Mapped[Words] = mapped_column(default="")
 
 
 class SlotRow(Versioned, Base):
