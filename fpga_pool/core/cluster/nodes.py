@@ -174,6 +174,11 @@ class SlowdownModel:
         """Return how much longer a subtask takes beside its companions (sorted), in parts of its time alone."""
         return min(1 / self.rate(type_, companions) - 1, MOST_COST) if companions else 0.0
 
+    def costs(self) -> Mapping[tuple[Hashable, Hashable], float]:
+        """Return what each type that was observed costs each other one beside it, by (type, companion)."""
+        types = [key[1] for key in self._terms if key[0] == "error"]
+        return {(type_, other): self.cost(type_, (other,)) for type_ in types for other in types}
+
     def total_rate(self, types: Sequence[Hashable]) -> float:
         """Return the sum of the rates of subtasks that run together; `types` are sorted."""
         return sum(self.rate(type_, (*types[:i], *types[i + 1 :])) for i, type_ in enumerate(types))
