@@ -42,6 +42,7 @@ COMMANDS = {
     "keys create": "keys:Create",
     "prepare": "prepare:Prepare",
     "rabbitmq permissions": "messages:ShowPermissions",
+    "refit": "database:Refit",
     "service list": "nodes:ListServices",
     "slot remove": "retire:RemoveSlot",
     "tier list": "nodes:ListTiers",
