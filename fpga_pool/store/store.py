@@ -171,7 +171,7 @@ class Store:
                 return [], seen
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
-    def note_alive(self, beats: Mapping[str, "LastBeat"], now_s: float) -> None:
+    def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:
         """Note the last heartbeats of hosts, as far as they are no news; counters stay unless there are newer ones."""
         hosts = cast("Table", HostRow.__table__)
         same_start = (hosts.c.name == bindparam("host")) & (hosts.c.boot == bindparam("start"))
