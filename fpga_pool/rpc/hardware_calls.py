@@ -1,6 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """Calls of operators on hardware, which are part of `rpc.scheduler_api`."""
 
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
@@ -30,6 +31,9 @@ class HardwareCalls:
 
     def hosts(self, page: Page = EVERYTHING) -> list[Host]:
         """Return a page of the hosts, by name."""
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured last."""
 
     def cards(self, page: Page = EVERYTHING) -> list[Card]:
         """Return a page of the cards, by name."""

@@ -61,7 +61,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["quota", "set_quota", "unset_quota", "usage"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
     **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card"], _API),
-    **dict.fromkeys(["bitstreams", "flows"], _API),
+    **dict.fromkeys(["bitstreams", "flows", "counters"], _API),
     **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "pool_counts", "work_counts"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),

@@ -65,6 +65,7 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
     return AgentSettings(
         **{name: group[name] for name in _HABITS},
         fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
+        guest_pids=Path(conf.tiers.libvirt_pid_dir),
         **host,
     )
 

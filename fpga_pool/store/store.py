@@ -5,14 +5,15 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.codec import from_text
+from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
+from fpga_pool.model.messages.counters import HostCounters, HostLoad
 from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
@@ -32,6 +33,15 @@ from fpga_pool.store.tables import (
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 LOG = logging.getLogger(__name__)
+
+
+class LastBeat(NamedTuple):
+    """A heartbeat, as far as it is noted without a comparison: start of its agent, number, flows, counters."""
+
+    boot: int
+    beat: int
+    flows: tuple[ObservedFlow, ...]
+    counters: HostCounters | None
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
@@ -166,19 +176,35 @@ class Store:
                 return [], seen
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
-    def note_alive(self, beats: Mapping[str, tuple[int, int, tuple[ObservedFlow, ...]]], now_s: float) -> None:
-        """Note the last heartbeats (start, number and flows) of hosts that said nothing else."""
+    def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:
+        """Note the last heartbeats of hosts, as far as they are no news; counters stay unless there are newer ones."""
         same_start = (HOSTS.c.name == bindparam("host")) & (HOSTS.c.boot == bindparam("start"))
         noted = update(HOSTS).where(same_start, HOSTS.c.beat <= bindparam("number"))
         noted = noted.values(
             beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=HOSTS.c.flows.type)
         )
         rows = [
-            {"host": host, "start": boot, "number": beat, "seen": flows}
-            for host, (boot, beat, flows) in sorted(beats.items())
+            {"host": host, "start": one.boot, "number": one.beat, "seen": one.flows}
+            for host, one in sorted(beats.items())
+        ]
+        measured = [
+            {"host": host, "start": one.boot, "measured": to_text(one.counters)}
+            for host, one in sorted(beats.items())
+            if one.counters is not None
         ]
         with self._writing() as connection:
             connection.execute(noted, rows)
+            if measured:
+                connection.execute(update(HOSTS).where(same_start).values(counters=bindparam("measured")), measured)
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured last, by name."""
+        asked = select(HOSTS.c.name, HOSTS.c.counters).where(HOSTS.c.alive, HOSTS.c.counters != "")
+        asked = asked.order_by(HOSTS.c.name) if host is None else asked.where(HOSTS.c.name == host)
+        with translated(), self._single_reads.connect() as connection:
+            return [
+                HostLoad(host=name, counters=from_text(HostCounters, text)) for name, text in connection.execute(asked)
+            ]
 
     def flows(self) -> list[ObservedFlow]:
         """Return what the hosts that live said last of the inputs that arrive there."""

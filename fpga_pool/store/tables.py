@@ -161,10 +161,12 @@ PLACES: Mapping[type, Place] = {
     Shard: _place(Shard, "shards", "name"),
     Scheduler: _place(Scheduler, "schedulers", "name"),
     Enrolment: _place(Enrolment, "enrolments", "host"),
-    # `flows`: as the last heartbeat said; noted with the host's life, never by a transaction of its own.
+    # As the last heartbeats said; noted with the host's life, never by a transaction of its own. `counters`:
+    # HostCounters in JSON, "" = none yet.
     Host: _place(
         *(Host, "hosts", "name", _event_at(), _changed_in()),
         Column("flows", Records(ObservedFlow, *field_names(ObservedFlow)), default=(), nullable=False),
+        Column("counters", LongText, default="", nullable=False),
         derived=_last_event,
     ),
     Server: _place(Server, "servers", "name", indexed=("uuid", "host"), refers={"host": "hosts.name"}),

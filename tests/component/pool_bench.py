@@ -28,6 +28,7 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters, HostLoad
 from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
     Calibration,
@@ -173,6 +174,21 @@ class SlotAgent(Streams):
         digest = hashlib.sha256(output).hexdigest()
         self._jobs.keep_result(job, JobResult(files.result_path(job.uuid), len(output), digest, output))
         return e.ComputationEnded(**about, compute_s=0.25, result_bytes=len(output), result_sha256=digest)
+
+
+#: What the first of the two hosts has measured.
+COUNTERS = HostCounters(
+    at=1000.0,
+    cpus=8.0,
+    busy_cpus=6.25,
+    memory_bytes=1 << 34,
+    used_bytes=1 << 33,
+    received_bps=2.5e6,
+    sent_bps=0.0,
+    cpu_pressure=0.125,
+    guests=(GuestCounters(uuid="00000000-0000-0000-0000-000000000009", cpus=1.5),),
+    cards=(CardCounters(card="card-0", dma_bps=4e9),),
+)
 
 
 class PoolBench:
@@ -594,6 +610,10 @@ class PoolBench:
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):
             return self._page(self.tx.hosts(), page)
+
+    def counters(self, host=None):
+        with self._answering("counters"):
+            return [HostLoad(host="node-1", counters=COUNTERS)] if host in (None, "node-1") else []
 
     def services(self):
         with self._answering("services"):

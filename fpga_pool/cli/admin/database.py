@@ -16,6 +16,7 @@ from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.sync import Allocations
 from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
+from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.purge import purge
 from fpga_pool.store.store import Store
 
@@ -46,6 +47,22 @@ class Check(ManageCommand):
         with self.store() as store:
             store.check_schema()
         self.print_line("the schema matches this version of fpga_pool")
+
+
+class Refit(ManageCommand, Lister):
+    """Fit the time models again to the stored runs, and show how functions slow each other down on a card.
+
+    Schedulers do the same all the time; this is for a pool of which none runs, and shows what they have learned.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Fit and show."""
+        with self.store() as store:
+            calibrator = Calibrator(store, configured_catalogue(self.conf), time.time)
+            calibrator.refit()
+        costs = calibrator.slowdown.costs() if calibrator.slowdown is not None else {}
+        rows = [(function, beside, f"{1 + cost:.2f}") for (function, beside), cost in sorted(costs.items(), key=str)]
+        return ("function", "beside", "times as long"), rows
 
 
 class Purge(ManageCommand, Lister):

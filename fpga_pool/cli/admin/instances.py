@@ -1,6 +1,7 @@
 """`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take an instance now."""
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, 
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import ALL_PROJECTS, ENDED_INSTANCES, observed
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
+from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.options import has_database
 
 LOG = logging.getLogger(__name__)
@@ -193,8 +195,9 @@ class Explain(ManageCommand, Lister):
         catalogue.function(wanted.function)
         with self.store() as store:
             pool = store.pool_columns()
+            slowdown = Calibrator(store, catalogue, time.time).learned()
             with store.reading() as tx:
-                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
+                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models(), slowdown)
         catalogue = known.applied_to(catalogue)
         stay_s = wanted.runtime_s or parsed_args.stay or known.run_time_s(project, wanted.function) or STAY_S
         fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s, known.run_times_s())

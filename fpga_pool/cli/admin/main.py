@@ -42,6 +42,7 @@ COMMANDS = {
     "keys create": "keys:Create",
     "prepare": "keys:Prepare",
     "rabbitmq permissions": "keys:ShowPermissions",
+    "refit": "database:Refit",
     "service list": "hosts:ListServices",
     "slot remove": "retire:RemoveSlot",
     "tier list": "hosts:ListTiers",

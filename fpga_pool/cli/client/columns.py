@@ -92,7 +92,7 @@ def _job_line(job: Job) -> str:
 
 def shown(name: str, value: Any) -> Any:
     """Return a value as the unit in its name says."""
-    if isinstance(value, Shown):
+    if isinstance(value, Shown) or (value is None and name.endswith("_bps")):
         return value
     if name == "at" or name.endswith("_at"):
         return as_moment(value)

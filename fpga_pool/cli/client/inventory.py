@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fpga_pool.cli.arguments import positive_seconds
-from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, add_projects, uuid_of
-from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, single
+from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, PoolShowOne, add_projects, uuid_of
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Slot
 
@@ -66,6 +66,31 @@ class ListHosts(Pages, LongLister):
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return super().filters(parsed_args) | {"alive": parsed_args.alive}
+
+
+COUNTERS: Columns = (
+    ("measured_at", lambda counters: counters.at),
+    *("cpus", "busy_cpus", "memory_bytes", "used_bytes", "received_bps", "sent_bps"),
+    *("cpu_pressure", "memory_pressure", "io_pressure"),
+    ("guest_cpus", lambda counters: as_words(f"{guest.uuid}={guest.cpus:g}" for guest in counters.guests)),
+    ("dma_bps", lambda counters: as_words(f"{card.card}={card.dma_bps:g}" for card in counters.cards)),
+)
+
+
+class ShowHost(PoolShowOne):
+    """Show a host, and how busy it was when its agent measured it last."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("host", metavar="HOST", help="name of the host")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        """Ask and show; without the counters of a host that is lost, or has not measured yet."""
+        found = next((host for host in self.client.hosts() if host.name == parsed_args.host), None)
+        if found is None:
+            raise NotFound(f"no host {parsed_args.host!r}; `fpga-pool host list` shows all")
+        load = self.client.counters(parsed_args.host)
+        counters = row(load[0].counters, COUNTERS) if load else [""] * len(COUNTERS)
+        return (*names(HOSTS), *names(COUNTERS)), (*row(found, HOSTS), *counters)
 
 
 class ListFlows(PoolLister):

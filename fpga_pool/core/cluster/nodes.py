@@ -158,6 +158,8 @@ _LARGEST_SET = 4
 #: Observations beyond this factor count as this: a fault is no interference.
 _LARGEST_RATIO = 50.0
 _LEAST_RATE = 0.01
+#: What companions cost at most, in parts of the time alone: wrong reports of a host do not make others unusable.
+MOST_COST = 3.0
 
 
 class SlowdownModel:
@@ -174,6 +176,15 @@ class SlowdownModel:
         if found is None:
             found = self._rates[type_, companions] = min(exp(self._log_rate(type_, companions)), 1.0)
         return found
+
+    def cost(self, type_: Hashable, companions: Companions) -> float:
+        """Return how much longer a subtask takes beside its companions (sorted), in parts of its time alone."""
+        return min(1 / self.rate(type_, companions) - 1, MOST_COST) if companions else 0.0
+
+    def costs(self) -> Mapping[tuple[Hashable, Hashable], float]:
+        """Return what each type that was observed costs each other one beside it, by (type, companion)."""
+        types = [key[1] for key in self._terms if key[0] == "error"]
+        return {(type_, other): self.cost(type_, (other,)) for type_ in types for other in types}
 
     def total_rate(self, types: Sequence[Hashable]) -> float:
         """Return the sum of the rates of subtasks that run together; `types` are sorted."""

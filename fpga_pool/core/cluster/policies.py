@@ -280,7 +280,7 @@ class EarliestHost:
 def _with_slowdown(option: Option, slowdown: SlowdownModel) -> Option:
     """Return an option with what the neighbours on each card add to the time there; it counts as that of a load."""
     work_s = option.estimate_s[ACCELERATOR]
-    added_s = [work_s * (1 / slowdown.rate(option.function, beside) - 1) if beside else 0.0 for beside in option.beside]
+    added_s = [work_s * slowdown.cost(option.function, beside) for beside in option.beside]
     load_s = [load_s + more_s for load_s, more_s in zip(option.load_s, added_s, strict=True)]
     return replace(option, load_s=load_s)
 

@@ -59,9 +59,9 @@ class GuestCgroup:
         except FileNotFoundError:
             return None
 
-    def cpu_time_s(self, vcpu: int) -> float:
-        """Return the CPU time of a vCPU since its guest started."""
-        group = self.accounting / f"vcpu{vcpu}"
+    def cpu_time_s(self, vcpu: int | None = None) -> float:
+        """Return the CPU time of a vCPU, or of all that a guest is, since it started."""
+        group = self.accounting if vcpu is None else self.accounting / f"vcpu{vcpu}"
         try:
             if (group / _USAGE_1).exists():
                 return int((group / _USAGE_1).read_text()) / _NS_PER_S

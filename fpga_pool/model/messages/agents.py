@@ -30,6 +30,7 @@ from fpga_pool.model.fields import (
     Uuid,
     require_address,
 )
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects.pool import RateSegment, SlotState
 
@@ -380,3 +381,5 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()
     #: Of the inputs under way; these alone are no news for which a heartbeat is compared with the database.
     flows: Annotated[tuple[ObservedFlow, ...], Meta(max_length=MOST_FLOWS)] = ()
+    #: No news either; None = nothing was measured since those of an earlier heartbeat.
+    counters: HostCounters | None = None

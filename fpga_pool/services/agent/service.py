@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.drivers.egress.base import EgressDriver
+from fpga_pool.drivers.host_meter import HostMeter
 from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
@@ -38,7 +38,7 @@ from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
 from fpga_pool.services.agent.shaper import key as flow_key
 from fpga_pool.services.agent.shell import AgentShell
-from fpga_pool.services.agent.slot_worker import SlotWorker
+from fpga_pool.services.agent.slot_worker import SlotWorker, moved_bytes, remove_scratch
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
@@ -107,7 +107,7 @@ class AgentService:
         )
         instruments = instruments or Instruments()
         instruments.read(lambda: agent_samples(self))
-        _remove_scratch(settings.state_dir / "scratch")
+        remove_scratch(settings.state_dir / "scratch")
         self._port, self._tls = settings.data_port, ssl_context is not None
         self._reports_at_once = REPORTS
         self.slots = {
@@ -127,6 +127,7 @@ class AgentService:
             for slot in card.slots
             for name in [f"{settings.host}/{card.serial}/{slot.region}"]
         }
+        self.meter = HostMeter(settings.guest_pids, lambda: moved_bytes(self.slots.values()))
         self._watching = Loop(f"watch-{settings.host}", self._watch, IDLE_S)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
@@ -255,6 +256,7 @@ class AgentService:
     def heartbeat(self) -> Heartbeat:
         """Return the full observed state of this host, all of it at one moment."""
         settings = self.settings
+        counters = self.meter.measure(self._clock())
         with self.jobs.changed:
             return Heartbeat(
                 **shared(settings, Heartbeat) | {"data_port": self._port},
@@ -272,6 +274,7 @@ class AgentService:
                 refused_commands=sum(self.refusals.counts().values()),
                 servers=self.servers(),
                 flows=self.jobs.flows(),
+                counters=counters,
             )
 
     def _watch(self) -> bool:
@@ -380,9 +383,3 @@ def _slots(host: str, drivers: Iterable[SlotDriver]) -> list[ObservedSlot]:
         for card in cards.inventory()
         for position, slot in enumerate(card.slots)
     ]
-
-
-def _remove_scratch(directory: Path) -> None:
-    """Remove what computations of an earlier start of the agent have left: it holds data of tenants."""
-    for path in directory.glob("*"):
-        path.unlink(missing_ok=True)

@@ -241,7 +241,8 @@ class SchedulerEndpoint(HardwareRequests, TenantRequests):
     @answers
     def observations(self, context: Context) -> Observations:
         with self._service.store.reading() as tx:
-            return observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
+            ended, models = tx.ended_instances(ENDED_INSTANCES), tx.time_models()
+        return observed(ended, models, self._service.calibrator.slowdown)
 
     # Schedulers
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
@@ -75,6 +76,10 @@ class HardwareRequests:
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
         with self._service.store.looking() as tx:
             return tx.page(Host, page)
+
+    @answers
+    def counters(self, context: Context, host: str | None = None) -> list[HostLoad]:
+        return self._service.store.counters(host)
 
     @answers
     def cards(self, context: Context, page: Page) -> Sequence[Card]:

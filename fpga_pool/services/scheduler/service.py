@@ -123,6 +123,7 @@ class SchedulerService:
             gangs=gangs,
             tasks=quick(tasks),
             pipelines=EarliestHost(slowdown=lambda: self.calibrator.slowdown),
+            slowdown=lambda: self.calibrator.slowdown,
         )
         self.dry_runs = DryRuns()
         self.agents = agents

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from fpga_pool.core.cluster.nodes import MOST_COST
 from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.catalogue import Catalogue
@@ -237,18 +238,21 @@ class _Traits:
                 self.io_bps[here], self.dma_bps[here] = wanted.io_bps_on(board), catalogue.boards[board].dma_bps
                 load_s[here] = catalogue.boards[board].load_s(kind)
                 self.scarcity[here] = scarcity[board, kind]
+        #: Logarithm of what it makes of the run time of the function beside it, as far as that is learned.
+        self.added = np.zeros(rows)
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
         for here, (loaded, board) in _alike(pool, "function", "board"):
             if loaded in catalogue.functions:
                 self.gain_now[here] = catalogue.functions[loaded].speedup_on(board)
                 self.preemptible[here] = catalogue.functions[loaded].preemptible
                 self.used_bps[here] = catalogue.functions[loaded].io_bps_on(board)
+            self.added[here] = np.log1p(wanted.neighbour_costs.get(loaded, 0.0))
         state, lease = slots["state"], slots["lease"]
         self.busy = state == numbers.get(SlotState.BUSY, -1)
         unleased = lease == numbers.get("", -1)
         self.takeable = unleased | (slots["revocable"] == 1)
         working = self.busy | (state == numbers.get(SlotState.READY, -1))
-        self.used_bps[unleased & ~self.busy] = 0.0
+        self.used_bps[unleased & ~self.busy] = self.added[unleased & ~self.busy] = 0.0
         there = working & (slots["function"] == numbers.get(function, -1))
         self.load_s = np.where(there, 0.0, load_s)
         idle = unleased & ~self.busy
@@ -260,11 +264,19 @@ class _Traits:
 
 
 def _sharing(providers: Providers, traits: _Traits) -> Floats:
-    """Return (P,) how many times as long data moves over a card's DMA if the function is added to what holds slots."""
+    """Return (P,) how many times as long the function takes if it is added to what holds slots of the card.
+
+    By the rates of both over the card's DMA, or by what was learned of them if that is longer.
+    """
     used = np.bincount(providers.of_slot, weights=traits.used_bps, minlength=len(providers.uuids))
     of_card = np.bincount(providers.card, weights=used)[providers.card]
     shared: Floats = np.maximum(1.0, (of_card + traits.io_bps[providers.slot]) / traits.dma_bps[providers.slot])
-    return shared
+    if not traits.added.any():
+        return shared
+    added = np.bincount(providers.of_slot, weights=traits.added, minlength=len(providers.uuids))
+    learned = np.minimum(np.exp(np.bincount(providers.card, weights=added)[providers.card]), 1.0 + MOST_COST)
+    longer: Floats = np.maximum(shared, learned)
+    return longer
 
 
 def _ingress(providers: Providers, traits: _Traits) -> Floats:

@@ -85,7 +85,7 @@ def _create_hosts() -> None:
         sa.Column("name", NAME, primary_key=True),
         *_columns(WORD, "agent_id", "egress_driver"),
         *_columns(NAME, "data_address", "shard", "availability_zone", "node"),
-        *_columns(LONG_TEXT, "history", "flows"),
+        *_columns(LONG_TEXT, "history", "flows", "counters"),
         *_columns(FLAG, "alive", "data_tls"),
         *_columns(INTEGER, "data_port", "boot", "beat", "reported", "changed_in", "generation"),
         *_columns(INTEGER, "refused_streams", "refused_commands", "refused_messages"),
