@@ -77,7 +77,7 @@ def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_i
 
 def test_an_act_that_does_not_end_as_it_should_is_told_and_fails(tmp_path):
     """What is expected of jobs is made wrong, so that their results are."""
-    done = demo("--output", tmp_path / "demo", change="acts._encrypted = lambda data: b''")
+    done = demo("--output", tmp_path / "demo", change="acts.encrypted = lambda data, header: b''")
     assert done.returncode == 1
     assert "job batch-0-0 has a wrong result" in done.stdout
     assert "0 of 4 acts ended as they should." in done.stdout
