@@ -39,6 +39,8 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    DesignChange,
+    DesignContent,
     EventPage,
     FunctionInfo,
     GangDetail,
@@ -58,8 +60,8 @@ from fpga_pool.model.messages.requests import (
     UsagePage,
     WorkCount,
 )
-from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.work import BatchRequest, DesignRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import PoolEvent
@@ -208,7 +210,7 @@ def _show_host(call: Call) -> Host:
 
 
 def _show_function(call: Call) -> FunctionInfo:
-    found = {info.name: info for info in scheduler().functions()}
+    found = {info.name: info for info in scheduler().functions(tenant().project_id)}
     if call.uuid not in found:
         raise NotFound(f"no function {call.uuid[:64]!r}")
     return found[call.uuid]
@@ -226,6 +228,15 @@ def _show_bitstream(call: Call) -> BitstreamInfo:
     if call.uuid not in found:
         raise NotFound(f"no bitstream {call.uuid}")
     return found[call.uuid]
+
+
+def _create_design(call: Call) -> Design:
+    return scheduler().create_design(_request(DesignRequest, call))
+
+
+def _change_design(call: Call) -> Design:
+    change = as_request(DesignChange, call.body, {}, chosen_uuid)
+    return scheduler().change_design(call.uuid, change, call.seen)
 
 
 def _set_quota(call: Call) -> Quota:
@@ -290,7 +301,7 @@ def _next_usage(last: Any, limit: int) -> dict[str, str]:
     return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
 
 
-_BATCH = "/v1/batches/<uuid>"
+_BATCH, _DESIGN = "/v1/batches/<uuid>", "/v1/designs/<uuid>"
 
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
@@ -366,8 +377,8 @@ OPERATIONS = (
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
               answer={"functions": [FunctionInfo]},
-              handle=lambda _: {"functions": [show(info) for info in scheduler().functions()]},
-              summary="List the catalogue as it is in force."),
+              handle=lambda _: {"functions": [show(info) for info in scheduler().functions(tenant().project_id)]},
+              summary="List the catalogue as it is in force, with the designs that jobs of the project may name."),
     Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
               query=CalibrationQuery,
               summary="Show how well the time models fit, of one function or of all.",
@@ -379,6 +390,24 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
               query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
               summary="Show a bitstream of the catalogue, as a host has it."),
+    list_of("designs", Design, DesignState, WorkQuery, READER,
+            "List the designs of the project, newest first, a page at a time."),
+    Operation(method="POST", path="/v1/designs", name="create_design", persona=MEMBER, body=DesignRequest, status=201,
+              handle=_create_design, answer={"design": Design},
+              summary="Submit a function with its bitstream; an operator decides whether it may be loaded."),
+    Operation(method="GET", path=_DESIGN, name="show_design", persona=READER, noun="design", answer={"design": Design},
+              handle=lambda call: scheduler().design(tenant().project_id, call.uuid),
+              summary="Show a design of the project, or a public one, with its history."),
+    Operation(method="GET", path=f"{_DESIGN}/bitstream", name="show_design_bitstream", persona=OPERATOR, noun="design",
+              handle=lambda call: show(scheduler().design_content(call.uuid)), answer=DesignContent,
+              summary="Show the bitstream of a design of any project, to decide on it."),
+    events_of("design", _DESIGN, READER),
+    Operation(method="PATCH", path=_DESIGN, name="change_design", persona=OPERATOR, noun="design", body=DesignChange,
+              handle=_change_design, answer={"design": Design},
+              summary="Approve, reject or revoke a design of any project; make it public, or private."),
+    Operation(method="DELETE", path=_DESIGN, name="delete_design", persona=MEMBER, noun="design",
+              handle=lambda call: scheduler().delete_design(tenant().project_id, call.uuid, call.seen),
+              answer={"design": Design}, summary="Remove a design whose function no job needs any more."),
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),

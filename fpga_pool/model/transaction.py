@@ -13,6 +13,7 @@ from typing import Protocol
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
 from fpga_pool.model.objects.queues import Backlog, PendingBatch
@@ -41,7 +42,9 @@ def memory_uuid(shard: str, family: str, policy: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
 
 
-Stored = Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
+Stored = (
+    Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | Design | PolicyMemory
+)
 
 
 class Transaction(Protocol):
@@ -230,6 +233,10 @@ class Transaction(Protocol):
 
     def open_tasks(self) -> Sequence[Task]:
         """Return the tasks of the shard that have not ended, in order of arrival."""
+        ...
+
+    def design(self, uuid: str) -> Design:
+        """Return a design."""
         ...
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:

@@ -1,9 +1,10 @@
-"""Calls of operators on hardware, which are part of `rpc.scheduler_api`."""
+"""Calls on hardware and designs, which are part of `rpc.scheduler_api`."""
 
 from typing import Any, TypeVar
 
-from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.requests import DesignChange, DesignContent, Page
+from fpga_pool.model.messages.work import DesignRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -15,7 +16,7 @@ EVERYTHING = Page()
 
 
 class HardwareCalls:
-    """Slots, cards, hosts and their libraries."""
+    """Slots, cards, hosts and their libraries, and what tenants add to these."""
 
     def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
@@ -64,3 +65,29 @@ class HardwareCalls:
     def bitstreams(self, host: str | None = None) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue as a host has them; None = for each board, the first with it."""
         return self._call(list[BitstreamInfo], "bitstreams", host=host)
+
+    # Designs of tenants
+
+    def create_design(self, request: DesignRequest) -> Design:
+        """Store a design that waits for a decision."""
+        return self._call(Design, "create_design", request=request)
+
+    def designs(self, page: Page) -> list[Design]:
+        """Return a page of the designs."""
+        return self._call(list[Design], "designs", page=page)
+
+    def design(self, project_id: str, uuid: str) -> Design:
+        """Return one design, of this project or public."""
+        return self._call(Design, "design", project_id=project_id, uuid=uuid)
+
+    def design_content(self, uuid: str) -> DesignContent:
+        """Return the bitstream of a design."""
+        return self._call(DesignContent, "design_content", uuid=uuid)
+
+    def change_design(self, uuid: str, change: DesignChange, seen: Seen = None) -> Design:
+        """Decide on a design."""
+        return self._call(Design, "change_design", uuid=uuid, change=change, seen=seen)
+
+    def delete_design(self, project_id: str, uuid: str, seen: Seen = None) -> Design:
+        """Remove a design; Conflict while jobs of its function have not ended."""
+        return self._call(Design, "delete_design", project_id=project_id, uuid=uuid, seen=seen)

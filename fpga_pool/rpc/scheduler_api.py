@@ -12,6 +12,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
+    DesignAnswer,
     EventPage,
     FunctionInfo,
     GangDetail,
@@ -286,9 +287,9 @@ class SchedulerAPI(HardwareCalls):
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
         return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
 
-    def functions(self) -> list[FunctionInfo]:
-        """Return the catalogue as it is in force."""
-        return self._call(list[FunctionInfo], "functions")
+    def functions(self, project_id: str = "") -> list[FunctionInfo]:
+        """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
+        return self._call(list[FunctionInfo], "functions", project_id=project_id)
 
     def services(self) -> list[Service]:
         """Return the schedulers and agents of the pool."""
@@ -347,6 +348,15 @@ class SchedulerAPI(HardwareCalls):
         Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
         """
         return self._call(list[SourceTicket], "source_tickets", host=host, agent_id=agent_id, job=job, attempt=attempt)
+
+    def load_design(self, host: str, agent_id: str, function: str, nonce: str, cached: str = "") -> DesignAnswer:
+        """Return leave to load a design on a host now, with its bitstream unless `cached` is the digest of that.
+
+        BitstreamRefused if its design is not approved, or no more.
+        """
+        return self._call(
+            *(DesignAnswer, "load_design"), host=host, agent_id=agent_id, function=function, nonce=nonce, cached=cached
+        )
 
     # Agents of hosts with virtual machines
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
-from fpga_pool.conf.catalogue import public_key
+from fpga_pool.conf.catalogue import public_key, public_keys
 from fpga_pool.conf.drivers.tc import shaped_devices
 from fpga_pool.conf.drivers.tiers import NO_TIERS, parse_pcpus
 from fpga_pool.conf.scheduler import pool_settings, quota_limits
@@ -65,6 +65,8 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
         token_lifetime_s=group.token_lifetime_s,
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
+        design_signers=public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else (),
+        signed_designs_are_approved=group.signed_designs_are_approved,
         pool=pool_settings(conf),
     )
 

@@ -15,13 +15,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fpga_pool.model.messages.requests import Usage, UsagePage
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables.families import GangRow, TaskRow
+from fpga_pool.store.tables.families import DesignRow, GangRow, TaskRow
 from fpga_pool.store.tables.models import BatchRow, CommandRow, JobRow, LeaseRow, QuotaRow, RunRow, UsageDayRow
 
 _QUOTAS = cast("sa.Table", QuotaRow.__table__)
@@ -53,6 +54,7 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
     Resource.INPUT_BYTES: (BatchRow.input_bytes, BatchRow.project_id, BatchRow.state, _OPEN_BATCHES),
     Resource.TASK_SLOTS: (TaskRow.slots, TaskRow.project_id, TaskRow.state, _OPEN_TASKS),
     Resource.GANG_PROCESSORS: (GangRow.processes, GangRow.project_id, GangRow.state, _OPEN_GANGS),
+    Resource.DESIGN_BYTES: (DesignRow.size_bytes, DesignRow.project_id, DesignRow.state, tuple(DesignState)),
 }
 
 

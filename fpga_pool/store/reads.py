@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Result, Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Result, Select, func, or_, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.bitstreams import Design, DesignState
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -34,6 +35,7 @@ ValueT = TypeVar("ValueT")
 
 #: Tables rather than mapped classes: nothing of what the ORM adds is needed here.
 _COMMANDS = table(Command)
+_DESIGNS = table(Design)
 _HOSTS = table(Host)
 _JOBS = table(Job)
 _LEASES = table(Lease)
@@ -65,6 +67,22 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
     def batch(self, uuid: str) -> Batch:
         """Return a batch."""
         return self._one(Batch, uuid)
+
+    def design(self, uuid: str) -> Design:
+        """Return a design."""
+        return self._one(Design, uuid)
+
+    def designs(self, states: Collection[DesignState], project_id: str | None = None) -> list[Design]:
+        """Return the designs in some states, by function; of one project and the public ones, or (None) of all."""
+        query = statements.all_of(Design).where(_DESIGNS.c.state.in_(states)).order_by(_DESIGNS.c.function)
+        if project_id is not None:
+            query = query.where(or_(_DESIGNS.c.project_id == project_id, _DESIGNS.c.public.is_(True)))
+        return self._all(Design, query)
+
+    def design_of(self, function: str) -> Design | None:
+        """Return the design of a function; None = there is none."""
+        found = self._all(Design, statements.all_of(Design).where(_DESIGNS.c.function == function))
+        return found[0] if found else None
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
@@ -192,6 +210,13 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         same = [job for job in jobs if stored.get(job.uuid) == job.generation]
         self._known.update({(Job, job.uuid): job for job in same})
         return same
+
+    def design_jobs(self, function: str = "", but: Collection[str] = ()) -> Sequence[Job]:
+        """Return the jobs in state PENDING or a state of ACTIVE_JOBS of a design's function, or of all `but` some."""
+        of = _JOBS.c.function
+        named = of == function if function else of.contains(".") & of.not_in(but)
+        is_open = _JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING})
+        return self._all(Job, statements.all_of(Job).where(is_open, named, *self._within(_JOBS.c.shard)))
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING with at least so many attempts that count."""

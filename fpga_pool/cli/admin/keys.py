@@ -1,6 +1,7 @@
-"""`fpga-pool-manage keys` and `bitstreams`: the pool's key pairs, and the signed library of bitstreams."""
+"""`fpga-pool-manage keys`, `bitstreams` and `designs`: the pool's key pairs, and what is signed with such keys."""
 
 import argparse
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Row, Table
+from fpga_pool.cli.client.design import read_manifest
 from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.objects.bitstreams import DesignManifest
 
 #: What each pair is for, and who needs which half.
 PAIRS = {
@@ -99,3 +103,26 @@ class FillLibrary(ManageCommand):
             except OSError as error:
                 raise InvalidInput(f"[agent] bitstream_library: {error}") from error
             self.print_line(f"{name}: {root / name}")
+
+
+class SignDesign(ManageCommand):
+    """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers)."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
+        parser.add_argument("bitstream", metavar="BITSTREAM", help="file with the partial bitstream")
+        parser.add_argument("--key", metavar="FILE", required=True, help="private key of the signer")
+        parser.add_argument("--output", metavar="FILE", required=True, help="where to write the signature")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Sign."""
+        key = private_key("--key", parsed_args.key)
+        try:
+            manifest: DesignManifest = read(DesignManifest, read_manifest(parsed_args.manifest), "manifest")
+            sha256 = hashlib.sha256(Path(parsed_args.bitstream).read_bytes()).hexdigest()
+            Path(parsed_args.output).write_bytes(key.sign(manifest.signed(sha256)))
+        except OSError as error:
+            raise InvalidInput(f"{error.filename}: {error.strerror}") from error

@@ -23,11 +23,14 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.messages.requests import Calibration
+from fpga_pool.model.objects.bitstreams import Design, DesignState, is_design
 from fpga_pool.model.objects.pool import is_cpu
 from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.family_reads import Runs
 from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -245,3 +248,42 @@ def log_cycle(result: CycleResult) -> None:
         1000 * times.commit_s,
         1000 * times.dispatch_s,
     )
+
+
+# ---- Designs of tenants
+
+
+class DesignCatalogue:
+    """The catalogue with the functions of designs, as it is now; threads may share it."""
+
+    def __init__(self, catalogue: Catalogue, looking: Callable[[], Any]) -> None:
+        self._own, self._looking = catalogue, looking
+        self._last: tuple[list[Design], Catalogue] = [], catalogue
+
+    def visible(self, tx: SqlTransaction, project_id: str) -> Catalogue:
+        """Return it as a project sees it: what jobs of it may name."""
+        return extended(self._own, tx.designs([DesignState.APPROVED], project_id))
+
+    def everything(self) -> Catalogue:
+        """Return it with all designs that may be in slots, whosever they are, for planning."""
+        with self._looking() as tx:
+            designs = tx.designs(DECIDED)
+        before, made = self._last
+        if [design.function for design in designs] != [design.function for design in before]:
+            made = extended(self._own, designs)
+            self._last = designs, made
+        return made
+
+    def is_settled(self, tx: SqlTransaction) -> bool:
+        """Return whether there is nothing in the shard of a transaction that `withdraw` would look at."""
+        approved = self._approved(tx)
+        held = (slot.function for slot in tx.slots() if is_design(slot.function))
+        return approved.issuperset(held) and not tx.design_jobs(but=approved)
+
+    def withdraw(self, tx: SqlTransaction, now_s: float) -> int:
+        """Withdraw from the shard of a transaction what is not approved: see `rules.shared.designs.withdraw`."""
+        approved = self._approved(tx)
+        return withdraw(tx, tx.design_jobs(but=approved), approved, self._own, now_s)
+
+    def _approved(self, tx: SqlTransaction) -> frozenset[str]:
+        return frozenset(design.function for design in tx.designs([DesignState.APPROVED]))

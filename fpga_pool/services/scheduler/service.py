@@ -5,8 +5,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -20,15 +20,17 @@ from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.lifecycle.lease import LeaseBroken
 from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
 from fpga_pool.model.messages.requests import PlannedBatch
-from fpga_pool.model.messages.work import BatchRequest, WorkRequest
+from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
 from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
-from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.batch.family import BatchFamily
+from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota
+from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.roles import Role
@@ -47,7 +49,7 @@ from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
-from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
+from fpga_pool.services.scheduler.planner import Calibrator, DesignCatalogue, DryRuns, Planner, prepare, quick, sparing
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
@@ -63,6 +65,8 @@ LOG = logging.getLogger(__name__)
 
 #: How often what ended long ago is looked for.
 PURGE_S = 3600.0
+#: How often it is looked whether anything is left of designs that are not approved.
+WITHDRAW_S = 5.0
 
 
 class SchedulerService:
@@ -133,6 +137,8 @@ class SchedulerService:
             self._tier_migrations = TierMigrations(
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
+        #: The catalogue with what tenants have submitted.
+        self.designs = DesignCatalogue(catalogue, store.looking)
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
         self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
@@ -198,7 +204,7 @@ class SchedulerService:
             return self._valid_tickets.of(project_id, self.clock())
 
     @contextmanager
-    def admission(self, kind: type, request: WorkRequest) -> Iterator[SqlTransaction]:
+    def admission(self, kind: type, request: WorkRequest | DesignRequest) -> Iterator[SqlTransaction]:
         """Begin the transaction that stores a request as an object of a kind.
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
@@ -229,21 +235,24 @@ class SchedulerService:
             with self.store.reading() as tx:
                 limits = unified or self.limits(own_limits(tx.connection, request.project_id))
                 self._check_quota(tx, Batch, request, limits)
-                batch, jobs = admit_batch(tx, request, self.catalogue, pool, now_s)
+                catalogue = self.designs.visible(tx, request.project_id)
+                batch, jobs = admit_batch(tx, request, catalogue, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
                 tx.refuse_stored(Job, [job.uuid for job in jobs])
             return DryRun(
                 batch,
                 jobs,
                 reading=self.store.reading,
-                catalogue=self.catalogue,
+                catalogue=self.designs.everything(),
                 settings=pool,
                 policies=self.policies,
                 now_s=now_s,
                 rng=np.random.default_rng(self.settings.seed),
             ).run()
 
-    def _check_quota(self, tx: SqlTransaction, kind: type, request: WorkRequest, limits: ProjectLimits) -> None:
+    def _check_quota(
+        self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits
+    ) -> None:
         project_id, amounts = request.project_id, request.amounts
         try:
             in_use = used(tx.connection, project_id, amounts)
@@ -259,6 +268,22 @@ class SchedulerService:
             begin = self.changes.noted(lambda: self.store.transaction(shard))
             writer = self._writers.setdefault(shard, ShardWriter(begin))
         return writer
+
+    def withdraw_designs(self) -> None:
+        """Withdraw from all shards what is not approved; a loop of each shard does so, too, if this fails."""
+        for shard in self.settings.pool.shards.names():
+            self._withdraw(shard)
+
+    def _withdraw(self, shard: str) -> bool:
+        def withdraw(tx: Transaction) -> int:
+            return self.designs.withdraw(cast("SqlTransaction", tx), self.clock())
+
+        with self.store.reading(shard) as reading:
+            settled = self.designs.is_settled(reading)
+        if not settled and (count := self.writer(shard).run(withdraw)):
+            LOG.info("shard %s: %d jobs and slots of designs that are not approved are withdrawn", shard, count)
+            self.work_arrived()
+        return False
 
     def work_arrived(self, *families: str) -> None:
         """Have pending work of these families looked at now, here and by the other owners.
@@ -287,9 +312,14 @@ class SchedulerService:
         transactions = self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch))
 
         def new_planner(family: AnyFamily, dispatch: Callable[[], None]) -> Planner:
+            def reading() -> AbstractContextManager[SqlTransaction]:
+                if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
+                    family.catalogue = self.designs.everything()
+                return self.store.reading(shard.name)
+
             cycle = Cycle(
                 family,
-                reading=lambda: self.store.reading(shard.name),
+                reading=reading,
                 transactions=transactions,
                 dispatch=dispatch,
                 clock=self.clock,
@@ -310,7 +340,10 @@ class SchedulerService:
             settings.online_interval_s,
             self.clock,
             transactions,
-            self._with_placement(shard),
+            [
+                Loop(f"designs-{shard.name}", lambda: self._withdraw(shard.name), WITHDRAW_S),
+                *self._with_placement(shard),
+            ],
         )
         owned.start()
         return owned

@@ -4,15 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from sqlalchemy import Dialect, ForeignKey, Index, String
+from sqlalchemy import Dialect, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from fpga_pool.model.flavor import Tier, Topology
+from fpga_pool.model.objects.bitstreams import DesignManifest, DesignState
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
-from fpga_pool.store.tables.column_types import LongText, Records
-from fpga_pool.store.tables.models import Base, History, Name, Rate, Uuid, Versioned, Word, Words
+from fpga_pool.store.tables.column_types import Bytes, JsonText, LongText, Records
+from fpga_pool.store.tables.models import TABLE_OPTIONS, Base, History, Name, Rate, Uuid, Versioned, Word, Words
 
 
 class ServerRow(Versioned, Base):
@@ -123,6 +124,38 @@ class MigrationRow(Versioned, Base):
     history: Mapped[History]
 
 
+class DesignRow(Versioned, Base):
+    """Row of `model.objects.bitstreams.Design`."""
+
+    __tablename__ = "designs"
+    __table_args__ = (UniqueConstraint("project_id", "name"), TABLE_OPTIONS)
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    project_id: Mapped[Word]
+    user_id: Mapped[Word]
+    name: Mapped[Word]
+    function: Mapped[Word] = mapped_column(unique=True)
+    manifest: Mapped[DesignManifest] = mapped_column(JsonText(DesignManifest))
+    size_bytes: Mapped[int]
+    sha256: Mapped[Word]
+    created_at: Mapped[float]
+    signer: Mapped[Word]
+    state: Mapped[DesignState]
+    public: Mapped[bool]
+    reason: Mapped[Words]
+    history: Mapped[History]
+    event_at: Mapped[float]
+
+
+class DesignFileRow(Base):
+    """The bitstream of a design, apart from what is read often."""
+
+    __tablename__ = "design_files"
+
+    design: Mapped[Uuid] = mapped_column(ForeignKey("designs.uuid"), primary_key=True)
+    bitstream: Mapped[bytes] = mapped_column(Bytes)
+
+
 Index("ix_gangs_newest_of_project", GangRow.project_id, GangRow.created_at, GangRow.uuid)
 
 
@@ -210,3 +243,6 @@ class PolicyMemoryRow(Versioned, Base):
     policy: Mapped[Name]
     state: Mapped[Annotated[Mapping[str, Any] | None, mapped_column(PlainData, nullable=False)]]
     watched: Mapped[Annotated[Sequence[str], mapped_column(Names)]]
+
+
+Index("ix_designs_last_event", DesignRow.event_at)

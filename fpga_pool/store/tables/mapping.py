@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Column, Table
 
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
@@ -71,6 +72,7 @@ PLACES: Mapping[type, Place] = {
     Process: Place(families.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
     Migration: Place(families.MigrationRow, "uuid"),
     Task: Place(TaskRow, "uuid", _last_event),
+    Design: Place(families.DesignRow, "uuid", lambda design: _last_event(design) | {"name": design.name}),
     PolicyMemory: Place(PolicyMemoryRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),

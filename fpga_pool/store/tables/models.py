@@ -12,11 +12,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.messages.agents import Action, ObservedFlow
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, LeaseState, RateSegment, SlotState
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.store.tables.column_types import ActionText, Limit, LongText, Position, Records, Texts, enum_column
+from fpga_pool.store.tables.column_types import JsonText, Limit, LongText, Position, Records, Texts, enum_column
 
 Uuid = Annotated[str, mapped_column(String(36))]
 Word = Annotated[str, mapped_column(String(64))]
@@ -44,6 +45,7 @@ ENUMS = (
     ProcessState,
     MigrationState,
     TaskState,
+    DesignState,
 )
 
 
@@ -293,6 +295,7 @@ class QuotaRow(Base):
     gang_processors: Mapped[int | None]
     tickets: Mapped[int | None]
     requests_per_s: Mapped[int | None]
+    design_bytes: Mapped[int | None]
     #: How often something was admitted, or refused by the quota.
     admissions: Mapped[int]
 
@@ -312,7 +315,7 @@ class CommandRow(Base):
     slot: Mapped[Name]
     sequence: Mapped[int]
     request_id: Mapped[Word]
-    action: Mapped[Action] = mapped_column(ActionText)
+    action: Mapped[Action] = mapped_column(JsonText(Action))
 
 
 class RunRow(Base):

@@ -14,6 +14,7 @@ down_revision = None
 
 UUID, WORD, NAME, COMMAND, STATE = (sa.String(length) for length in (36, 64, 255, 1000, 32))
 LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+BYTES = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 FLAG, INTEGER = sa.Boolean(), sa.BigInteger()
 NUMBER: Any = sa.Double()
 POSITION = INTEGER.with_variant(sa.Integer(), "sqlite")
@@ -42,6 +43,7 @@ def upgrade() -> None:
     _create_quotas()
     _create_usage_days()
     _create_policy_memories()
+    _create_designs()
 
 
 def _columns(kind: Any, *names: str, nullable: bool = False) -> list[sa.Column[Any]]:
@@ -368,7 +370,9 @@ def _create_quotas() -> None:
         "quotas",
         sa.Column("project_id", WORD, primary_key=True),
         *_columns(
-            INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", "tickets", "requests_per_s", nullable=True
+            INTEGER,
+            *("jobs", "input_bytes", "task_slots", "gang_processors", "tickets", "requests_per_s", "design_bytes"),
+            nullable=True,
         ),
         *_columns(INTEGER, "admissions"),
         **TABLE_OPTIONS,
@@ -395,5 +399,29 @@ def _create_policy_memories() -> None:
         *_columns(NAME, "shard", "policy"),
         *_columns(LONG_TEXT, "state", "watched"),
         *_columns(INTEGER, "generation"),
+        **TABLE_OPTIONS,
+    )
+
+
+def _create_designs() -> None:
+    op.create_table(
+        "designs",
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(WORD, "project_id", "user_id", "name"),
+        sa.Column("function", WORD, nullable=False, unique=True),
+        *_columns(WORD, "sha256", "signer"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "manifest", "reason", "history"),
+        *_columns(FLAG, "public"),
+        *_columns(INTEGER, "size_bytes", "generation"),
+        *_columns(NUMBER, "created_at", "event_at"),
+        sa.UniqueConstraint("project_id", "name"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_designs_last_event", "designs", ["event_at"])
+    op.create_table(
+        "design_files",
+        sa.Column("design", UUID, sa.ForeignKey("designs.uuid"), primary_key=True),
+        *_columns(BYTES, "bitstream"),
         **TABLE_OPTIONS,
     )

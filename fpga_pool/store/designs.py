@@ -1,0 +1,32 @@
+"""The bitstreams of designs: stored apart from the designs, as lists of those are read often."""
+
+import hashlib
+
+import sqlalchemy as sa
+
+from fpga_pool.model.exceptions import BitstreamRefused
+from fpga_pool.model.objects.bitstreams import Design
+from fpga_pool.store.engine import translated
+from fpga_pool.store.tables.families import DesignFileRow
+from fpga_pool.store.transaction import SqlTransaction, removal
+
+
+def store_bitstream(tx: SqlTransaction, design: str, bitstream: bytes) -> None:
+    """Store the bitstream of a design that was added by this transaction."""
+    with translated():
+        tx.connection.execute(sa.insert(DesignFileRow).values(design=design, bitstream=bitstream))
+
+
+def bitstream_of(tx: SqlTransaction, design: Design) -> bytes:
+    """Return the bitstream of a design; BitstreamRefused if it is not the one that was submitted."""
+    query = sa.select(DesignFileRow.bitstream).where(DesignFileRow.design == design.uuid)
+    found: bytes = tx.connection.execute(query).scalar() or b""
+    if hashlib.sha256(found).hexdigest() != design.sha256:
+        raise BitstreamRefused(f"bitstream of {design.function}: what is stored has another digest")
+    return found
+
+
+def remove_design(tx: SqlTransaction, design: Design) -> None:
+    """Remove a design with its bitstream."""
+    tx.connection.execute(sa.delete(DesignFileRow).where(DesignFileRow.design == design.uuid))
+    tx.connection.execute(removal(Design), {"keys": [design.uuid]})
