@@ -10,17 +10,23 @@ from fpga_pool.store.engine import translated
 from fpga_pool.store.tables.families import DesignFileRow
 from fpga_pool.store.transaction import SqlTransaction, removal
 
+#: Size of the pieces in which it is stored: a statement writes a byte as two, and servers limit its length.
+PIECE_BYTES = 1 << 20
+
 
 def store_bitstream(tx: SqlTransaction, design: str, bitstream: bytes) -> None:
     """Store the bitstream of a design that was added by this transaction."""
+    starts = range(0, len(bitstream), PIECE_BYTES)
+    rows = [{"design": design, "begin": begin, "piece": bitstream[begin : begin + PIECE_BYTES]} for begin in starts]
     with translated():
-        tx.connection.execute(sa.insert(DesignFileRow).values(design=design, bitstream=bitstream))
+        for row in rows:  # one by one: several may be sent as one statement
+            tx.connection.execute(sa.insert(DesignFileRow), row)
 
 
 def bitstream_of(tx: SqlTransaction, design: Design) -> bytes:
     """Return the bitstream of a design; BitstreamRefused if it is not the one that was submitted."""
-    query = sa.select(DesignFileRow.bitstream).where(DesignFileRow.design == design.uuid)
-    found: bytes = tx.connection.execute(query).scalar() or b""
+    query = sa.select(DesignFileRow.piece).where(DesignFileRow.design == design.uuid).order_by(DesignFileRow.begin)
+    found = b"".join(tx.connection.execute(query).scalars())
     if hashlib.sha256(found).hexdigest() != design.sha256:
         raise BitstreamRefused(f"bitstream of {design.function}: what is stored has another digest")
     return found

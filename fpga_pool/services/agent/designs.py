@@ -1,4 +1,4 @@
-"""Designs on a host: fetched from the scheduler on demand, and kept; each load needs its leave anew."""
+"""Designs on a host: fetched from the scheduler on demand, and kept; each load needs its leave again."""
 
 import hashlib
 import logging

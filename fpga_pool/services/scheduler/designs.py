@@ -61,6 +61,7 @@ class DesignRequests:
                 raise Conflict(f"name: the project has a design {request.name!r}; delete it, or choose another name")
             design = create_design(tx, request, service.catalogue, service.clock(), signer, approve=approve)
             store_bitstream(tx, design.uuid, request.bitstream)
+        service.notify(tx)
         LOG.info("design %s of project %s: %s, %s", design.uuid, design.project_id, design.function, design.state)
         return design
 
@@ -69,6 +70,7 @@ class DesignRequests:
         with self._service.store.admission() as tx:
             tx.request_id = causing_request()
             design = change_design(tx, uuid, change, self._service.clock(), seen)
+        self._service.notify(tx)
         LOG.info("design %s: %s, %s", uuid, design.state, "public" if design.public else "private")
         self._service.withdraw_designs()
         self._service.work_arrived("batch")

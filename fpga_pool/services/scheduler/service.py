@@ -301,6 +301,10 @@ class SchedulerService:
         for lease, entry in tx.events(Lease):
             if entry.event == LeaseBroken.__name__:
                 LOG.warning("instance %s cannot use slot %s: %s", lease.holder, lease.slot, entry.reason)
+        self.notify(tx)
+
+    def notify(self, tx: SqlTransaction) -> None:
+        """Send the notifications of what a transaction has committed, if any are sent."""
         if self._publish is None:
             return
         if found := [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]:

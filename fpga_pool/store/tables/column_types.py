@@ -16,7 +16,7 @@ from fpga_pool.model.codec import from_text, to_text
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
 LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
 
-#: A file of some MiB.
+#: A part of a file, of some MiB at most.
 Bytes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 #: An autoincrement key: SQLite knows those only as INTEGER, which has 64 bits there.

@@ -148,12 +148,14 @@ class DesignRow(Versioned, Base):
 
 
 class DesignFileRow(Base):
-    """The bitstream of a design, apart from what is read often."""
+    """A piece of the bitstream of a design, apart from what is read often."""
 
     __tablename__ = "design_files"
 
     design: Mapped[Uuid] = mapped_column(ForeignKey("designs.uuid"), primary_key=True)
-    bitstream: Mapped[bytes] = mapped_column(Bytes)
+    #: Where in the bitstream it begins.
+    begin: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    piece: Mapped[bytes] = mapped_column(Bytes)
 
 
 Index("ix_gangs_newest_of_project", GangRow.project_id, GangRow.created_at, GangRow.uuid)

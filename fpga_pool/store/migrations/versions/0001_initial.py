@@ -422,6 +422,7 @@ def _create_designs() -> None:
     op.create_table(
         "design_files",
         sa.Column("design", UUID, sa.ForeignKey("designs.uuid"), primary_key=True),
-        *_columns(BYTES, "bitstream"),
+        sa.Column("begin", INTEGER, primary_key=True, autoincrement=False),
+        *_columns(BYTES, "piece"),
         **TABLE_OPTIONS,
     )

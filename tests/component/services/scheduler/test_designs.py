@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import BitstreamRefused, DuplicateId, InvalidInput, QuotaExceeded, UnknownFunction
-from fpga_pool.model.messages.requests import DesignChange
+from fpga_pool.model.messages.requests import DesignChange, EventPage
 from fpga_pool.model.messages.work import DesignRequest
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.objects.quotas import QuotaLimits
@@ -115,3 +115,13 @@ def test_revoked_functions_leave_jobs_and_slots(running, until):
     assert running.states(batch) == ["FAILED", "WAITING_INPUT"]
     assert running.jobs(batch)[0].error_code == "fpga_pool.design_withdrawn"
     until(lambda: slot in {name for name, function in agent.ahead if function == "aes"})
+
+
+def test_what_is_submitted_and_decided_is_told_and_listed_with_the_request_that_caused_it(running):
+    design = running.api.create_design(request())
+    running.api.change_design(design.uuid, DesignChange(state="APPROVED", public=True, reason="checked"))
+    found = [(one.event_type, one.payload["design"]["state"], one.payload["reason"]) for one in running.published]
+    assert found == [("design.submitted", "SUBMITTED", "")] + [("design.decided", "APPROVED", "checked")] * 2
+    events = running.api.pool_events(EventPage(project_id="p", kind=("design",))).events
+    assert [one.entry.event for one in events] == ["Published", "Approved", "Created"]
+    assert {(one.uuid, one.name) for one in events} == {(design.uuid, "mine")}
