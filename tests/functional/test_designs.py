@@ -157,7 +157,7 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
     row = command(pool.endpoint, "project-a", "design", "list", "-f", "json")[0]
     assert (row["state"], row["name"]) == ("REVOKED", "digests")
     refused = command(pool.endpoint, "project-a", "batch", "create", "--function", shown["function"],
-                      "--requester", "node-1", manifest, code=1)  # fmt: skip
+                      "--requester", "node-1", manifest, code=2)  # fmt: skip
     assert "is not in the catalogue" in refused
     command(pool.endpoint, "project-a", "design", "delete", "digests")
     assert command(pool.endpoint, "project-a", "design", "list", "-f", "json") == []

@@ -56,7 +56,7 @@ def test_a_trusted_signature_is_shown_and_approves_where_that_is_configured(trus
     assert (unsigned.signer, unsigned.state) == ("", "SUBMITTED")
 
 
-def test_a_signature_of_anybody_else_or_of_another_manifest_is_refused(trusting):
+def test_a_signature_of_another_signer_or_manifest_is_refused(trusting):
     api = trusting(approves=True)
     signed = request(key=SIGNER)
     for wrong in (request(key=Ed25519PrivateKey.generate()), replaced(signed, speedup=1000.0)):
