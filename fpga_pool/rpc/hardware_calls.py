@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 #: A list without conditions, whole.
 EVERYTHING = Page()
+#: A bitstream is stored, or sent, within this.
+UPLOAD_S = 60.0
 
 
 class HardwareCalls:
@@ -70,7 +72,7 @@ class HardwareCalls:
 
     def create_design(self, request: DesignRequest) -> Design:
         """Store a design that waits for a decision."""
-        return self._call(Design, "create_design", request=request)
+        return self._call(Design, "create_design", UPLOAD_S, request=request)
 
     def designs(self, page: Page) -> list[Design]:
         """Return a page of the designs."""

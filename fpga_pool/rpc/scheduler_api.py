@@ -43,7 +43,7 @@ from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.hardware_calls import HardwareCalls
+from fpga_pool.rpc.hardware_calls import UPLOAD_S, HardwareCalls
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.roles import INTRODUCING
 from fpga_pool.rpc.tracing import current_ids
@@ -354,9 +354,8 @@ class SchedulerAPI(HardwareCalls):
 
         BitstreamRefused if its design is not approved, or no more.
         """
-        return self._call(
-            *(DesignAnswer, "load_design"), host=host, agent_id=agent_id, function=function, nonce=nonce, cached=cached
-        )
+        about = {"host": host, "agent_id": agent_id, "function": function, "nonce": nonce, "cached": cached}
+        return self._call(DesignAnswer, "load_design", UPLOAD_S, **about)
 
     # Agents of hosts with virtual machines
 

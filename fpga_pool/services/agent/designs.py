@@ -3,8 +3,10 @@
 import hashlib
 import logging
 import os
+import re
 import secrets
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +25,8 @@ LOG = logging.getLogger(__name__)
 
 #: Bitstreams that are kept; of more, those that were used the longest ago are removed.
 KEPT = 64
+#: Files are called by it.
+_SAFE_NAME = re.compile(r"[a-z0-9_]+\.[0-9a-f]+")
 
 
 class Designs:
@@ -38,6 +42,7 @@ class Designs:
     ) -> None:
         self._directory, self._scheduler, self._keys = directory, scheduler, keys
         self._host, self._agent_id = host, agent_id
+        self._keeping = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def fetch(self, function: str, driver: SlotDriver) -> Bitstream:
@@ -46,6 +51,8 @@ class Designs:
         BitstreamRefused if it is not approved, or not what the scheduler has signed.  ServiceUnavailable if no
         scheduler answers.
         """
+        if not _SAFE_NAME.fullmatch(function):
+            raise BitstreamRefused(f"{function!r:.100} is not a valid name of a function of a design")
         path = self._directory / f"{function}.bit"
         kept = _content(path)
         nonce = secrets.token_hex(16)
@@ -56,14 +63,18 @@ class Designs:
         except MessagingError as error:
             raise ServiceUnavailable(f"bitstream of {function}: no scheduler gives leave to load it: {error}") from None
         except BitstreamRefused:
-            path.unlink(missing_ok=True)
+            with self._keeping:
+                path.unlink(missing_ok=True)
             raise
         self._require_granted(answer, function, nonce)
         payload = answer.bitstream or kept
         if hashlib.sha256(payload).hexdigest() != answer.grant.sha256:
             raise BitstreamRefused(f"bitstream of {function}: its digest is not the one that is approved")
         if answer.bitstream:
-            self._keep(path, payload)
+            try:
+                self._keep(path, payload)
+            except OSError as error:  # it is fetched again the next time
+                LOG.warning("the bitstream of %s cannot be kept: %s", function, error)
         manifest = answer.grant.manifest
         driver.admit(design_function(function, manifest), answer.grant.sha256, manifest.simulates)
         return of_design(manifest, function, payload)
@@ -82,12 +93,13 @@ class Designs:
 
     def _keep(self, path: Path, payload: bytes) -> None:
         """Keep a bitstream for the next load: a crash leaves all of it or nothing, and each load checks its digest."""
-        with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
-            file.write(payload)
-        Path(file.name).replace(path)
-        oldest = sorted(self._directory.iterdir(), key=lambda one: one.stat().st_mtime)
-        for one in oldest[:-KEPT]:
-            one.unlink(missing_ok=True)
+        with self._keeping:
+            with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
+                file.write(payload)
+            Path(file.name).replace(path)
+            oldest = sorted((one.stat().st_mtime, one) for one in self._directory.iterdir())
+            for _, one in oldest[:-KEPT]:
+                one.unlink(missing_ok=True)
 
 
 def _content(path: Path) -> bytes:

@@ -66,7 +66,7 @@ LOG = logging.getLogger(__name__)
 #: How often what ended long ago is looked for.
 PURGE_S = 3600.0
 #: How often it is looked whether anything is left of designs that are not approved.
-WITHDRAW_S = 5.0
+WITHDRAW_S = 15.0
 
 
 class SchedulerService:

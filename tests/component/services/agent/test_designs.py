@@ -118,3 +118,19 @@ def test_a_slot_waits_for_a_scheduler_that_gives_leave_and_has_not_failed(bench,
     assert (bench.state(), bench.failure("j")) == ("LOADING", None)
     bench.scheduler.refuses = []
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
+
+
+@pytest.mark.parametrize("name", ["../secret.0123abcd", "mine.0123abcd/../x", "mine."])
+def test_a_name_that_leads_elsewhere_is_refused_and_no_scheduler_is_asked(bench, until, name):
+    bench.assign("j", function=name)
+    until(lambda: bench.failure("j") is not None)
+    assert "is not a valid name" in bench.failure("j").message
+    assert bench.scheduler.asked == []
+
+
+def test_only_the_bitstreams_that_were_used_last_are_kept(bench, until, monkeypatch):
+    monkeypatch.setattr("fpga_pool.services.agent.designs.KEPT", 1)
+    for number, function in enumerate(("mine.00000001", "mine.00000002")):
+        bench.assign(f"j{number}", function=function)
+        until(lambda number=number: bench.told(f"j{number}")[-1:] == ["JobFinished"])
+    assert [path.name for path in (bench.settings.state_dir / "designs").iterdir()] == ["mine.00000002.bit"]
