@@ -39,8 +39,6 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
-    DesignChange,
-    DesignContent,
     EventPage,
     FunctionInfo,
     GangDetail,
@@ -60,7 +58,15 @@ from fpga_pool.model.messages.requests import (
     UsagePage,
     WorkCount,
 )
-from fpga_pool.model.messages.work import BatchRequest, DesignRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.messages.work import (
+    BatchRequest,
+    DesignChange,
+    DesignContent,
+    DesignRequest,
+    GangRequest,
+    PipelineRequest,
+    TaskRequest,
+)
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState

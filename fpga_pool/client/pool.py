@@ -23,8 +23,8 @@ from fpga_pool.client.transfers import Goal
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.messages.requests import Calibration, DesignContent, PlannedBatch, PoolCounts, WorkCount
-from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
+from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.history import PoolEvent

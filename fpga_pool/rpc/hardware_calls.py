@@ -2,8 +2,8 @@
 
 from typing import Any, TypeVar
 
-from fpga_pool.model.messages.requests import DesignChange, DesignContent, Page
-from fpga_pool.model.messages.work import DesignRequest
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot

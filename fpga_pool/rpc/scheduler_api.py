@@ -12,7 +12,6 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     Calibration,
-    DesignAnswer,
     EventPage,
     FunctionInfo,
     GangDetail,
@@ -31,7 +30,7 @@ from fpga_pool.model.messages.requests import (
     UsagePage,
     WorkCount,
 )
-from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot

@@ -32,7 +32,6 @@ from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
     Calibration,
     CardCount,
-    DesignContent,
     FunctionInfo,
     JobChanges,
     LeaseCount,
@@ -44,6 +43,7 @@ from fpga_pool.model.messages.requests import (
     Usage,
     WorkCount,
 )
+from fpga_pool.model.messages.work import DesignContent
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.history import last_event_at
@@ -57,10 +57,10 @@ from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.outlook import batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
-from fpga_pool.model.rules.inventory import cards
+from fpga_pool.model.rules.inventory import cards, designs
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
-from fpga_pool.model.rules.shared import changes, designs
+from fpga_pool.model.rules.shared import changes
 from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.quotas import quota_of

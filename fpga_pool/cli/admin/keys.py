@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Row, Table
-from fpga_pool.cli.client.design import read_manifest
+from fpga_pool.cli.client.bitstream import read_manifest
 from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.codec import read

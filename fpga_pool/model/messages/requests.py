@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 
-from fpga_pool.model.codec import Message, to_text
+from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import (
     Flat,
     Limit,
@@ -20,7 +20,6 @@ from fpga_pool.model.fields import (
     Uuid,
     require_address,
 )
-from fpga_pool.model.objects.bitstreams import DesignManifest
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Batch, Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -80,44 +79,6 @@ class SlotChange(Message, frozen=True, kw_only=True):
 
     drain: Annotated[bool, Meta(description="true or false")]
     reason: Text = ""
-
-
-class DesignChange(Message, frozen=True, kw_only=True):
-    """What an operator decides on a design; null = as before."""
-
-    state: Literal["APPROVED", "REJECTED", "REVOKED"] | None = None
-    #: Whether jobs of all projects may name it.
-    public: bool | None = None
-    reason: Text = ""
-
-
-class DesignGrant(Message, frozen=True, kw_only=True):
-    """Leave to load the function of a design, for one load on one host: `nonce` is from the agent that asks."""
-
-    nonce: Text
-    host: Text
-    function: Text
-    manifest: DesignManifest
-    sha256: Sha256
-
-    def signed(self) -> bytes:
-        """Return what the scheduler signs; no signature for another purpose begins so."""
-        return b"fpga_pool.design.1" + to_text(self).encode()
-
-
-class DesignAnswer(Message, frozen=True, kw_only=True):
-    """A grant with the scheduler's signature, and the bitstream, unless the agent has it already."""
-
-    grant: DesignGrant
-    signature: bytes
-    bitstream: bytes
-
-
-class DesignContent(Message, frozen=True, kw_only=True):
-    """The bitstream of a design, in JSON in base64."""
-
-    sha256: str
-    bitstream: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

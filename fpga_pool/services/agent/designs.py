@@ -17,7 +17,7 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.drivers.slots.bitstream import Bitstream, of_design
 from fpga_pool.model.catalogue import design_function
 from fpga_pool.model.exceptions import BitstreamRefused, ServiceUnavailable
-from fpga_pool.model.messages.requests import DesignAnswer
+from fpga_pool.model.messages.work import DesignAnswer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError
 

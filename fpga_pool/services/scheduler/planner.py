@@ -25,8 +25,8 @@ from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.messages.requests import Calibration
 from fpga_pool.model.objects.bitstreams import Design, DesignState, is_design
 from fpga_pool.model.objects.pool import is_cpu
+from fpga_pool.model.rules.inventory.designs import DECIDED, extended, withdraw
 from fpga_pool.model.rules.online.family import OnlineRule
-from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.family_reads import Runs
 from fpga_pool.store.store import Store
@@ -282,6 +282,6 @@ class DesignCatalogue:
         return approved.issuperset(held) and not (known and tx.design_jobs(but=approved))  # to look at jobs takes long
 
     def withdraw(self, tx: SqlTransaction, now_s: float) -> int:
-        """Withdraw from the shard of a transaction what is not approved: see `rules.shared.designs.withdraw`."""
+        """Withdraw from the shard of a transaction what is not approved: see `rules.inventory.designs.withdraw`."""
         approved = {design.function for design in tx.designs([DesignState.APPROVED])}
         return withdraw(tx, tx.design_jobs(but=approved), approved, self._own, now_s)

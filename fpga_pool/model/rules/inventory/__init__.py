@@ -1,1 +1,1 @@
-"""What operators see and change of the whole pool: cards, and how hardware leaves."""
+"""What operators see and change of the whole pool: cards, how hardware leaves, and designs of tenants."""

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import BitstreamRefused
 from fpga_pool.model.messages.agents import JobFinished
-from fpga_pool.model.messages.requests import DesignAnswer, DesignGrant
+from fpga_pool.model.messages.work import DesignAnswer, DesignGrant
 from fpga_pool.model.objects.bitstreams import DesignManifest
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import NO_ANSWER

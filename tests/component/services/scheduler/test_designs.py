@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import BitstreamRefused, DuplicateId, InvalidInput, QuotaExceeded, UnknownFunction
-from fpga_pool.model.messages.requests import DesignChange, EventPage
-from fpga_pool.model.messages.work import DesignRequest
+from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.model.messages.work import DesignChange, DesignRequest
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.rpc.identity import key_text

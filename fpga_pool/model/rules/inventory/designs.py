@@ -9,8 +9,7 @@ from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput, NotFound,
 from fpga_pool.model.lifecycle.design import DESIGN, Approved, MadePrivate, Published, Rejected, Revoked
 from fpga_pool.model.lifecycle.job import GaveUp
 from fpga_pool.model.messages.agents import LoadFunction
-from fpga_pool.model.messages.requests import DesignChange
-from fpga_pool.model.messages.work import DesignRequest
+from fpga_pool.model.messages.work import DesignChange, DesignRequest
 from fpga_pool.model.objects.bitstreams import Design, DesignManifest, DesignState, function_of, is_design
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Job, JobState, SlotState
