@@ -74,8 +74,11 @@ def _row(one: BitstreamInfo) -> Row:
 
 # ---- Designs: functions that tenants submit, and what operators decide on them
 
-#: Of the manifest the table has these; data has all.
-_DESIGN_COLUMNS = ("uuid", "name", "function", "state", "public", "board", "kind", "size_bytes", "signer", "created_at")
+_DESIGN_COLUMNS = (
+    "uuid", "name", "function", "state", "public", "board", "kind", "size_bytes", "signer", "created_at", "reason",
+    "sha256", *(name for name in DesignManifest.__struct_fields__ if name not in ("name", "board", "kind")),
+    "project_id",
+)  # fmt: skip
 
 
 def read_manifest(path: str) -> dict[str, Any]:
@@ -116,15 +119,15 @@ class CreateDesign(PoolShowOne):
         return _design_details(self.client.create_design(manifest, _content(parsed_args.bitstream), signature))
 
 
-class ListDesigns(NewestLister):
+class ListDesigns(NewestLister, LongLister):
     """List designs, newest first."""
+
+    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind", "project_id")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
         found = self.client.designs(**self.filters(parsed_args))
-        return self.with_projects(
-            parsed_args, found, (_DESIGN_COLUMNS, [_design_row(one, _DESIGN_COLUMNS) for one in found])
-        )
+        return _DESIGN_COLUMNS, [_design_row(one, _DESIGN_COLUMNS) for one in found]
 
 
 class _OneDesign(PoolShowOne):
@@ -236,12 +239,10 @@ def _design_uuid(client: Client, wanted: str) -> str:
 
 def _design_row(one: Design, columns: Sequence[str]) -> Row:
     shown = {name: getattr(one.manifest, name) for name in DesignManifest.__struct_fields__}
-    shown |= {name: getattr(one, name) for name in ("uuid", "function", "public", "size_bytes", "signer", "sha256")}
-    shown |= {"state": str(one.state), "reason": one.reason, "created_at": Moment(one.created_at)}
+    shown |= {name: getattr(one, name) for name in columns if name not in shown}
+    shown |= {"state": str(one.state), "created_at": Moment(one.created_at)}
     return tuple(shown[name] for name in columns)
 
 
 def _design_details(one: Design) -> tuple[Sequence[str], Row]:
-    others = [name for name in DesignManifest.__struct_fields__ if name not in _DESIGN_COLUMNS]
-    columns = (*_DESIGN_COLUMNS, "reason", "sha256", *others)
-    return columns, _design_row(one, columns)
+    return _DESIGN_COLUMNS, _design_row(one, _DESIGN_COLUMNS)

@@ -25,7 +25,8 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     made = run("design", "create", *files, "-f", "json").json
     assert (made["state"], made["function"], made["kind"]) == ("SUBMITTED", f"mine.{made['uuid'][:8]}", "small")
     (row,) = run("design", "list", "--all-projects", "--state", "SUBMITTED", "-f", "json").json
-    assert (row["name"], row["project_id"], row["size_bytes"]) == ("mine", "demo", len(BITSTREAM))
+    assert (row["name"], row["project_id"], row["size_bytes"], row["speedup"]) == ("mine", "demo", len(BITSTREAM), 1.0)
+    assert "speedup" not in run("design", "list").out
     saved = run("design", "save", made["uuid"], tmp_path / "review.bin", "-f", "json").json
     assert saved["sha256"] == hashlib.sha256(BITSTREAM).hexdigest() == made["sha256"]
     assert (tmp_path / "review.bin").read_bytes() == BITSTREAM
