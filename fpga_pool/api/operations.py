@@ -19,10 +19,12 @@ from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.queries import (
     BitstreamQuery,
     CalibrationQuery,
     CardQuery,
+    CountersQuery,
     HostQuery,
     JobQuery,
     LibraryQuery,
@@ -274,12 +276,8 @@ def _pool_events(call: Call) -> dict[str, Any]:
     return {"events": [show(event) for event in found.events], "links": links}
 
 
-def _work(call: Call) -> dict[str, Any]:
-    return {"work": [show(one) for one in scheduler().work_counts(chosen_project(call.query.project_id))]}
-
-
-def _flows(call: Call) -> dict[str, Any]:
-    return {"flows": [show(one) for one in scheduler().flows(chosen_project(call.query.project_id))]}
+def _of_project(key: str, ask: str) -> Callable[[Call], dict[str, Any]]:
+    return lambda call: {key: [show(one) for one in getattr(scheduler(), ask)(chosen_project(call.query.project_id))]}
 
 
 def _usage(call: Call) -> dict[str, Any]:
@@ -365,6 +363,10 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
     events_of("host", "/v1/hosts/<name>", CATALOGUE),
+    Operation(method="GET", path="/v1/counters", name="list_counters", persona=INSPECTOR, query=CountersQuery,
+              answer={"counters": [HostLoad]},
+              handle=lambda call: {"counters": [show(one) for one in scheduler().counters(call.query.host)]},
+              summary="List what the hosts that live have measured of themselves last, by name."),
     events_of("instance", "/v1/instances/<uuid>", READER, shown=False),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
               answer={"services": [Service]},
@@ -374,10 +376,10 @@ OPERATIONS = (
               handle=lambda _: scheduler().pool_counts(),
               summary="Count the hosts, cards and slots of the pool, by state."),
     Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=ProjectQuery,
-              answer={"work": [WorkCount]}, handle=_work,
+              answer={"work": [WorkCount]}, handle=_of_project("work", "work_counts"),
               summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
     Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
-              answer={"flows": [Flow]}, handle=_flows,
+              answer={"flows": [Flow]}, handle=_of_project("flows", "flows"),
               summary="List the inputs of the project that are under way, with planned and measured rates."),
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),

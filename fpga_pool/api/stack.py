@@ -1,6 +1,7 @@
-"""The WSGI application as it is served: the API behind the middleware that all OpenStack services have."""
+"""The WSGI application as it is served: the API, its health, and the middleware that all OpenStack services have."""
 
 import socket
+from typing import Any
 from wsgiref.types import WSGIApplication
 
 from keystonemiddleware import auth_token
@@ -8,6 +9,7 @@ from oslo_config import cfg
 from oslo_middleware import cors
 from oslo_middleware.healthcheck import Healthcheck
 from oslo_middleware.healthcheck import opts as healthcheck_opts
+from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension, HealthcheckResult
 from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
 from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID, RequestId
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
@@ -17,12 +19,15 @@ from fpga_pool.api.app import create_app
 from fpga_pool.api.policies import make_enforcer
 from fpga_pool.conf.catalogue import private_key
 from fpga_pool.metrics.instruments import Instruments
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError, transport
 
 AUTH_GROUP = "keystone_authtoken"
 HEALTHCHECK_GROUP = "healthcheck"
+#: A load balancer asks often and does not wait long.
+TIMEOUT_S = 3.0
 #: Headers that scripts of other origins may send and read, where [cors] allows their origin.
 _ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER, "If-Match", "If-None-Match"]
 _EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location", "ETag"]
@@ -64,3 +69,21 @@ def make_application(
     # Outside of authentication: load balancers have no token.  The embedded pool is healthy where it answers.
     checked = DispatcherMiddleware(numbered, {"/healthcheck": Healthcheck(None, conf)}) if keystone else numbered
     return HTTPProxyToWSGI(cors.CORS(checked, conf), conf)
+
+
+class PoolCheck(HealthcheckBaseExtension):
+    """The check of `/healthcheck`: a scheduler answers, and so do the message broker and the database behind it."""
+
+    def __init__(self, oslo_conf: cfg.ConfigOpts, conf: dict[str, Any]) -> None:
+        super().__init__(oslo_conf, conf)
+        self._scheduler = SchedulerAPI(transport(oslo_conf), api_identity(oslo_conf), TIMEOUT_S, any_server=True)
+
+    def healthcheck(self, server_port: int) -> HealthcheckResult:
+        """Return whether the pool answers; the reason names the part that does not."""
+        try:
+            name = self._scheduler.health()
+        except MessagingError:
+            return HealthcheckResult(False, "no scheduler answers: none runs, or the message broker is unreachable")
+        except FpgaPoolError as error:
+            return HealthcheckResult(False, f"the scheduler reports: {error.args[0] if error.args else error.code}")
+        return HealthcheckResult(True, f"scheduler {name} answers and reads the database")

@@ -1,10 +1,27 @@
-"""Kinds of arguments that several commands take."""
+"""Kinds of arguments that several commands take, and complaints of those that are not made of cliff."""
 
 import argparse
 import re
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import NoReturn
+
+OK, FAILED, WRONG_USAGE = 0, 1, 2
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says in one line what is wrong, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USAGE, f"{self.prog}: {message}\n")
+
+
+def complain(command: str, error: Exception, status: int) -> int:
+    """Say in one line why a command failed; return the status."""
+    print(f"{command}: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+    return status
 
 
 def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[str], float]:
@@ -26,6 +43,21 @@ def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[st
 positive_seconds = number_that(lambda value: 0 < value < float("inf"), "a positive number of seconds")
 #: A finite age above 0.
 positive_days = number_that(lambda value: 0 < value < float("inf"), "a positive number of days")
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number that is not below the least."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
+        return value
+
+    return read
 
 
 def positive_count(text: str) -> int:

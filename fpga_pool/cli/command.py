@@ -1,13 +1,14 @@
-"""What the commands of `fpga-pool` and `fpga-pool-manage` have in common: exit status, and errors in one line."""
+"""What `fpga-pool`, `fpga-pool-manage` and their commands have in common: groups of commands, errors, exit status."""
 
+import argparse
 from typing import Any
 
+from cliff.app import App
 from cliff.command import Command
 
-from fpga_pool.cli.app import WRONG_USAGE
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
-OK, FAILED, INTERRUPTED = 0, 1, 130
+OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class Interrupted(FpgaPoolError):
@@ -26,6 +27,14 @@ class CheckedCommand(Command):
 
     #: Exit status where the command itself went through.
     status = OK
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what the command takes."""
 
     def run(self, parsed_args: Any) -> int:
         """Run the command; return its exit status."""
@@ -54,3 +63,35 @@ def one_line(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     lines = str(error).splitlines()
     return lines[0] if lines else getattr(error, "code", type(error).__name__)
+
+
+class CommandApp(App):
+    """An application of commands without a shell of its own."""
+
+    def __init__(self, program: str, **options: Any) -> None:
+        # `CMD --help` is the help of the command, not that of the application.
+        super().__init__(deferred_help=True, **options)
+        self.NAME = program
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command; the name of a group is no command, and lists those of the group."""
+        if self._is_group(argv):
+            super().run_subcommand(["help", *argv])
+            return WRONG_USAGE
+        return super().run_subcommand(argv)
+
+    def _is_group(self, argv: list[str]) -> bool:
+        names = [name.split() for name, _ in self.command_manager]
+        return argv not in names and any(name[: len(argv)] == argv for name in names)
+
+    def interact(self) -> None:
+        """Ask for a command; there is no shell."""
+        self.parser.print_usage(self.stderr)
+        self.parser.exit(WRONG_USAGE, f"{self.NAME}: no command given; `{self.NAME} help` lists the commands\n")
+
+    def run(self, argv: list[str]) -> int:
+        """Run one command; return the exit status."""
+        try:
+            return super().run(argv)
+        except SystemExit as exit_:
+            return exit_.code if isinstance(exit_.code, int) else 0

@@ -22,7 +22,7 @@ def _run(program: str, module: str, extra: str) -> int:
 
 agent = partial(_run, "fpga-pool-agent", "fpga_pool.cli.daemons.agent", "agent")
 api = partial(_run, "fpga-pool-api", "fpga_pool.cli.daemons.api", "controller")
-learn = partial(_run, "fpga-pool-learn", "fpga_pool.cli.learn.main", "sim")
+learn = partial(_run, "fpga-pool-learn", "fpga_pool.cli.learn", "sim")
 manage = partial(_run, "fpga-pool-manage", "fpga_pool.cli.admin.main", "controller")
 scheduler = partial(_run, "fpga-pool-scheduler", "fpga_pool.cli.daemons.scheduler", "controller")
 sim = partial(_run, "fpga-pool-sim", "fpga_pool.cli.sim.main", "sim")

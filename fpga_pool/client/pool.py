@@ -23,6 +23,7 @@ from fpga_pool.client.transfers import Goal
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
@@ -134,6 +135,10 @@ class Client(PoolApi):
     def flows(self, project_id: str | None = None) -> list[Flow]:
         """Return the inputs under way of a project ("all": of all), with planned and measured rates; None = own."""
         return read_all(Flow, self._http.call("GET", "/v1/flows", params={"project_id": project_id}), "flows")
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured of themselves last; for operators."""
+        return read_all(HostLoad, self._http.call("GET", "/v1/counters", params={"host": host}), "counters")
 
     def pool_events(self, limit: int | None = 100, **filters: Unpack[PoolEventFilters]) -> list[PoolEvent]:
         """Return the newest events of all objects of the project (those that `filters` fit), newest first."""

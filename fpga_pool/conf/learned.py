@@ -7,8 +7,7 @@ from typing import IO, ClassVar
 
 import numpy as np
 
-from fpga_pool.core.cluster.learned import Learned, LearnedParams
-from fpga_pool.core.cluster.scorer import Network
+from fpga_pool.core.cluster.learned import Learned, LearnedParams, Network
 
 _SHIPPED = files("fpga_pool.conf") / "learned.npz"
 _FIELDS = ("weights", "low", "high", "limit")

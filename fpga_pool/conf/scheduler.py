@@ -1,6 +1,7 @@
 """[scheduler]: how the pool plans, and when it gives up."""
 
 import socket
+from dataclasses import fields
 
 from oslo_config import cfg
 
@@ -340,22 +341,6 @@ def quota_limits(conf: cfg.ConfigOpts) -> QuotaLimits:
 def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
     """Return the limits and times of the pool's rules as configured."""
     group = conf.scheduler
-    return PoolSettings(
-        max_batch_jobs=group.max_batch_jobs,
-        max_input_bytes=group.max_input_bytes,
-        max_attempts=group.max_attempts,
-        host_timeout_s=group.host_timeout_s,
-        input_timeout_s=group.input_timeout_s,
-        dispatch_lead_s=group.dispatch_lead_s,
-        replan_horizon_s=group.replan_horizon_s,
-        replan_late_s=group.replan_late_s,
-        plan_results=group.plan_results,
-        online_patience_s=group.online_patience_s,
-        tenant_share=group.tenant_share,
-        load_ahead=group.load_ahead,
-        claim_patience_s=group.claim_patience_s,
-        floor_slots=group.floor_slots,
-        gang_migration_s=group.gang_migration_s,
-        task_patience_s=group.task_patience_s,
-        shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
-    )
+    configured = {field.name: group[field.name] for field in fields(PoolSettings)}
+    shards = ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches)
+    return PoolSettings(**configured | {"shards": shards})

@@ -4,10 +4,12 @@ PuLP is imported where a programme is made, not before: other users neither wait
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+
+from fpga_pool.core.types import parameter
 
 if TYPE_CHECKING:
     from pulp import LpProblem
@@ -25,7 +27,7 @@ _INSTALL = "pip install 'fpga_pool[exact]'"
 class Progress:
     """What a solver knows so far; infinite where it does not."""
 
-    #: Objective of the best solution found, and what no solution exceeds.
+    #: Objective of the best solution found, and what no solution is below.
     incumbent: float
     bound: float
     elapsed_s: float
@@ -61,7 +63,7 @@ class Solved:
 
     #: Whether there is a solution in the variables.
     found: bool
-    #: What no solution exceeds: of a minimum from below.  Infinite where there is provably no solution.
+    #: What no solution is below; infinite where there is provably no solution.
     bound: float
 
 
@@ -69,29 +71,19 @@ class Solved:
 class ExactParams:
     """Parameters of the policies `exact`."""
 
-    time_limit_s: float = field(
-        default=60.0,
-        metadata={
-            "min": 0.0,
-            "help": "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
-        },
+    time_limit_s: float = parameter(
+        60.0,
+        "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
+        min=0.0,
     )
-    effort: int = field(
-        default=0,
-        metadata={
-            "min": 0,
-            "help": "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.",
-        },
+    effort: int = parameter(
+        0, "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.", min=0
     )
-    gap: float = field(
-        default=1e-6,
-        metadata={"min": 0.0, "help": "Relative gap between the best solution and the bound at which the search ends."},
+    gap: float = parameter(
+        1e-6, "Relative gap between the best solution and the bound at which the search ends.", min=0.0
     )
     #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
-    unknowns: int = field(
-        default=5000,
-        metadata={"min": 1, "help": "Maximum number of integer variables; larger problems are refused."},
-    )
+    unknowns: int = parameter(5000, "Maximum number of integer variables; larger problems are refused.", min=1)
 
     def __post_init__(self) -> None:
         if not 0 < self.time_limit_s < np.inf:
@@ -152,39 +144,19 @@ class ExactPolicy:
             self._report(Progress(incumbent=incumbent_s, bound=min(bound_s, incumbent_s), elapsed_s=elapsed_s))
 
 
-def programme(name: str, *, maximise: bool = False) -> "LpProblem":
-    """Return an empty programme.
-
-    Raises
-    ------
-    ValueError
-        Where PuLP is not installed; says how to install it.
-
-    """
+def programme(name: str) -> "LpProblem":
+    """Return an empty minimisation; ValueError says how to install PuLP where it is missing."""
     try:
         import pulp
     except ImportError:
         raise ValueError(f"requires PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
-    return pulp.LpProblem(name, pulp.LpMaximize if maximise else pulp.LpMinimize)
+    return pulp.LpProblem(name, pulp.LpMinimize)
 
 
 def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
-    """Search for the best solution of a programme, within limits.
+    """Search for the best solution of a programme, within limits; ValueError where no solver is installed.
 
-    Parameters
-    ----------
-    model
-        The programme.
-    limits
-        When to stop.
-    known
-        A bound that is proven already: below a minimum, above a maximum.
-
-    Raises
-    ------
-    ValueError
-        Where no solver is installed.
-
+    `known` is a lower bound that is proven already.
     """
     import pulp
 
@@ -199,8 +171,6 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     import highspy
     import pulp
 
-    sense = _Sense.of(model)
-
     next_s = _REPORTS_S
 
     def on_progress(*said: Any) -> None:
@@ -210,8 +180,8 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
         if report is None or out.running_time < next_s:
             return
         next_s = out.running_time + _REPORTS_S
-        bound = sense.tighter(known, sense.sign * out.mip_dual_bound)
-        report(Progress(incumbent=sense.sign * out.mip_primal_bound, bound=bound, elapsed_s=out.running_time))
+        bound = max(known, out.mip_dual_bound)
+        report(Progress(incumbent=out.mip_primal_bound, bound=bound, elapsed_s=out.running_time))
 
     highs = _silent_highs()
     model.solverModel = highs
@@ -237,7 +207,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     status, info = highs.getModelStatus(), highs.getInfo()
     ends = highspy.HighsModelStatus
     if status == ends.kInfeasible:
-        return Solved(found=False, bound=sense.sign * np.inf)
+        return Solved(found=False, bound=np.inf)
     if status not in (ends.kOptimal, ends.kTimeLimit, ends.kSolutionLimit):
         raise ValueError(f"HiGHS failed: {highs.modelStatusToString(status)}")
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -246,10 +216,10 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
         for variable in model.variables():
             variable.varValue = values[variable.index]
     if model.isMIP():
-        proven = sense.sign * info.mip_dual_bound
+        proven = info.mip_dual_bound
     else:
-        proven = info.objective_function_value * sense.sign if status == ends.kOptimal else -sense.sign * np.inf
-    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+        proven = info.objective_function_value if status == ends.kOptimal else -np.inf
+    return Solved(found=found, bound=max(known, _with_slack(proven)))
 
 
 def _silent_highs() -> Any:
@@ -269,7 +239,6 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
     """Solve by CBC, of which PuLP says nothing before it ends, and no bound unless it proves an optimum."""
     import pulp
 
-    sense = _Sense.of(model)
     # Its preprocessing loses solutions.
     options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}", "preprocess off"]
     solver = pulp.PULP_CBC_CMD(
@@ -281,31 +250,15 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
     )
     status = model.solve(solver)
     if status in (pulp.LpStatusInfeasible, pulp.LpStatusUndefined) and model.sol_status == pulp.LpSolutionInfeasible:
-        return Solved(found=False, bound=sense.sign * np.inf)
+        return Solved(found=False, bound=np.inf)
     found = model.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
-    proven = -sense.sign * np.inf
+    proven = -np.inf
     if model.sol_status == pulp.LpSolutionOptimal:
         objective = float(model.objective.value())
-        proven = objective - sense.sign * limits.gap * abs(objective)
-    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+        proven = objective - limits.gap * abs(objective)
+    return Solved(found=found, bound=max(known, _with_slack(proven)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sense:
-    """Whether a programme is a minimum, 1, or a maximum, -1."""
-
-    sign: float
-
-    @classmethod
-    def of(cls, model: "LpProblem") -> "_Sense":
-        import pulp
-
-        return cls(-1.0 if model.sense == pulp.LpMaximize else 1.0)
-
-    def tighter(self, one: float, other: float) -> float:
-        """Return the tighter bound."""
-        return max(one, other) if self.sign > 0 else min(one, other)
-
-    def slack(self, bound: float) -> float:
-        """Return a bound with room for rounding."""
-        return bound - self.sign * _ROUNDING * abs(bound) if np.isfinite(bound) else bound
+def _with_slack(bound: float) -> float:
+    """Return a bound with room for rounding."""
+    return bound - _ROUNDING * abs(bound) if np.isfinite(bound) else bound

@@ -13,15 +13,9 @@ _Function = Callable[..., Any]
 def compiled(signature: str | None = None, *, inner: bool = False, **options: Any) -> Callable[[_Function], _Function]:
     """Return a decorator that compiles a function and keeps the result on disk.
 
-    Parameters
-    ----------
-    signature
-        Types, for compilation at import; without, at the first call, for tuples of many arrays.
-    inner
-        Only compiled functions call it: without what Python needs for that, it compiles much sooner.
-    options
-        Others of `numba.njit`.
-
+    With a `signature` of types it compiles at import; without, at the first call, for tuples of many arrays.  What is
+    `inner` only compiled functions call: without what Python needs for that, it compiles much sooner.  Further options
+    are those of `numba.njit`.
     """
     if inner:
         options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -23,8 +23,8 @@ from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats
 
 if TYPE_CHECKING:  # the planners import this module
-    from fpga_pool.core.makespan.online.replan import Replan
-    from fpga_pool.core.makespan.online.underway import Underway
+    from fpga_pool.core.makespan.replan import Replan
+    from fpga_pool.core.makespan.underway import Underway
 
 #: Entry-point group of each family of policies.
 GROUPS: Mapping[str, str] = {

@@ -28,10 +28,7 @@ class TimeModel:
     b_s_per_byte: float
 
     def __post_init__(self) -> None:
-        for name in ("a_s", "b_s_per_byte"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and >= 0, found {value}")
+        _check_coefficients(self, "a_s", "b_s_per_byte")
 
     def seconds(self, input_bytes: float) -> float:
         """Return the predicted computation time for an input of this size."""
@@ -46,14 +43,18 @@ class SizeModel:
     b_bytes_per_byte: float
 
     def __post_init__(self) -> None:
-        for name in ("a_bytes", "b_bytes_per_byte"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and >= 0, found {value}")
+        _check_coefficients(self, "a_bytes", "b_bytes_per_byte")
 
     def bytes(self, input_bytes: float) -> int:
         """Return the predicted size of the result of an input of this size, rounded up."""
         return math.ceil(self.a_bytes + self.b_bytes_per_byte * input_bytes)
+
+
+def _check_coefficients(model: TimeModel | SizeModel, *names: str) -> None:
+    for name in names:
+        value = getattr(model, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and >= 0, found {value}")
 
 
 @dataclass(frozen=True, slots=True)

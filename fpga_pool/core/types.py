@@ -289,8 +289,7 @@ class PoolView:
     #: (S,) index of the host and of the card (cards are numbered across hosts) that carry the slot.
     slot_host: Ints
     slot_card: Ints
-    #: (S,) board type and region kind, by name.
-    slot_board: tuple[str, ...]
+    #: (S,) region kind, by name.
     slot_kind: tuple[str, ...]
     #: (S,) function loaded now, -1 = none.
     slot_function: Ints

@@ -36,8 +36,10 @@ T = TypeVar("T")
 #: Bounds each wait.
 WAIT_S = 60.0
 _LOOK_S = 0.1
+#: Bytes of the AES key and counter block that the function `aes` reads before the data.
+KEY_BYTES, COUNTER_BYTES = 32, 16
 #: AES can be stopped and goes on where it was: with one whole key and counter block before the data.
-_HEADER = bytes(48)
+_HEADER = bytes(KEY_BYTES + COUNTER_BYTES)
 #: 12 MB compute for 1.7 s on the demo board.
 _JOB_BYTES, _JOBS = 12_000_000, 12
 #: So many of them compute when the pool is killed; and how often that, and an eviction, is tried.
@@ -185,13 +187,14 @@ class _Background:
         if self._error is not None or self._result is None:
             raise self._error or _NotShown("the batch has no outcome")
         for data, job in zip(self._inputs, self._result.jobs, strict=True):
-            if job.result is None or job.result.read_bytes() != _encrypted(data):
+            if job.result is None or job.result.read_bytes() != encrypted(data, _HEADER):
                 raise _NotShown(f"job {job.name} has {'no' if job.result is None else 'a wrong'} result: {job.reason}")
         return self._result
 
 
-def _encrypted(data: bytes) -> bytes:
-    encryptor = Cipher(algorithms.AES256(_HEADER[:32]), modes.CTR(_HEADER[32:])).encryptor()
+def encrypted(data: bytes, header: bytes) -> bytes:
+    """Return what the function `aes` makes of data behind a header of key and counter block, by other means."""
+    encryptor = Cipher(algorithms.AES256(header[:KEY_BYTES]), modes.CTR(header[KEY_BYTES:])).encryptor()
     return encryptor.update(data) + encryptor.finalize()
 
 

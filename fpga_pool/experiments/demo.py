@@ -20,7 +20,6 @@ from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -32,7 +31,7 @@ from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import compile_loops, load_policy, policy_names
 from fpga_pool.core.policy import BatchPolicy, Sparing
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.experiments.acts import ACTS, Act, perform
+from fpga_pool.experiments.acts import ACTS, COUNTER_BYTES, KEY_BYTES, Act, encrypted, perform
 from fpga_pool.experiments.charts import draw_gantt
 from fpga_pool.experiments.embedded import Options, embedded_pool
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -45,8 +44,6 @@ from fpga_pool.sim.pool import Outcome, SimulatedPool
 
 # ---- Work: files, jobs over them, and expected results
 
-#: Bytes of the AES key and counter block that the function `aes` reads before the data.
-KEY_BYTES, COUNTER_BYTES = 32, 16
 FUNCTIONS = ("sha256", "wordcount", "aes")
 
 _WORDS = ("slot", "card", "host", "job", "batch", "plan", "lease", "region", "bitstream", "accelerator", "tenant")
@@ -72,9 +69,7 @@ class Work:
             return hashlib.sha256(data).hexdigest().encode() + b"\n"
         if self.function == "wordcount":
             return b"%d\n" % len(data.split())
-        key, counter = self.header[:KEY_BYTES], self.header[KEY_BYTES:]
-        encryptor = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
-        return encryptor.update(data) + encryptor.finalize()
+        return encrypted(data, self.header)
 
 
 def generate_files(directory: Path, count: int, mean_bytes: float, seed: int) -> list[Path]:

@@ -25,9 +25,9 @@ Options = Mapping[str, Mapping[str, object]]
 
 
 @contextmanager
-def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[str]:
+def embedded_pool(directory: Path, options: Options) -> Iterator[str]:
     """Start a pool on `directory` with options by group and name, and yield its endpoint; stop it at the end."""
-    process, endpoint = start_pool(directory, options, port)
+    process, endpoint = start_pool(directory, options)
     try:
         yield endpoint
     finally:

@@ -4,7 +4,6 @@ Nothing here needs more than the standard library of Python 3.6, and nothing imp
 needs this directory only.
 """
 
-from fpga_pool.guest.accelerator import Accelerator, RequestFailed
-from fpga_pool.guest.ports import NoAccelerator, find
+from fpga_pool.guest.accelerator import Accelerator, NoAccelerator, RequestFailed, find
 
 __all__ = ["Accelerator", "NoAccelerator", "RequestFailed", "find"]

@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO, List, Optional
 
-from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
-from fpga_pool.guest.ports import NoAccelerator, all_ports, find
+from fpga_pool.guest.accelerator import Accelerator, Interrupted, NoAccelerator, RequestFailed, all_ports, find
 
 #: A result of this size is kept in memory until it is complete; a larger one in a temporary file.
 MEMORY_BYTES = 1 << 20

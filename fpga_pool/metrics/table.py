@@ -75,6 +75,7 @@ LABELS = {
     "phase": Label(meaning="phase of a job on its agent", limit=20),
     "policy": Label(meaning="scheduling policy", limit=50),
     "project": Label(meaning="id of the project", limit=200),
+    "resource": Label(meaning="cpu, memory or io", limit=10),
     "shard": Label(meaning="part of the pool with one owner among the schedulers", limit=100),
     "state": Label(meaning="state of the object, as in the REST API", limit=20),
     "status": Label(meaning="status code of the HTTP response", limit=40),
@@ -196,6 +197,28 @@ REFUSED_STREAMS = _counter(
     _A, "agent_refused_streams_total", "Streams that the data port has refused, or that broke, by reason.", "code"
 )
 REFUSED_COMMANDS = _counter(_A, "agent_refused_commands_total", "Commands and calls refused by the agent.", "code")
+HOST_CPUS = _gauge(_A, "agent_host_cpus", "Processors of the host.", largest=True)
+HOST_BUSY_CPUS = _gauge(_A, "agent_host_busy_cpus", "Processors in use, in the mean of some 10 s.", largest=True)
+GUEST_CPUS = _gauge(_A, "agent_guest_cpus", "Processors in use by libvirt's guests, of the same time.", largest=True)
+HOST_MEMORY = _gauge(_A, "agent_host_memory_bytes", "Memory of the host.", unit="bytes", largest=True)
+HOST_USED = _gauge(
+    _A, "agent_host_used_memory_bytes", "Memory that programs could not get.", unit="bytes", largest=True
+)
+HOST_RECEIVED = _gauge(
+    _A, "agent_host_received_bits_per_second", "Rate at which the network cards receive.", largest=True
+)
+HOST_SENT = _gauge(_A, "agent_host_sent_bits_per_second", "Rate at which the network cards send.", largest=True)
+PRESSURE = _gauge(
+    _A,
+    "agent_host_pressure_ratio",
+    "Share of the time in which something waited for a processor, memory or a disk.",
+    "resource",
+    unit="ratio",
+    largest=True,
+)
+DMA_RATE = _gauge(
+    _A, "agent_dma_bits_per_second", "What the runs that ended in some 10 s have moved over the DMA of the cards."
+)
 LOADS = _counter(_A, "agent_loads_total", "Loads of a function into a slot.", "function", "outcome")
 LOAD_TIME = _histogram(_A, "agent_load_seconds", "Duration of the loads that succeeded.", "function")
 

@@ -1,7 +1,7 @@
 """The catalogue: functions that can be loaded, and boards to load them into (format: doc/formats)."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -43,6 +43,8 @@ class Function:
     source: str
     #: Size of a result; None = negligible, or unknown.
     result_size: SizeModel | None = None
+    #: How much longer it takes beside another function on its card, in parts of its time alone, as far as learned.
+    neighbour_costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:

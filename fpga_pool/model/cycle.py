@@ -79,19 +79,15 @@ class Family(Protocol[ViewT, WantedT]):
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[ViewT] | None:
         """Read the view for the decision; None = there is nothing to decide."""
-        ...
 
     def decide(self, look: Look[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
         """Ask the policy, which gets its `state`; no transaction is open."""
-        ...
 
     def commit(self, tx: Transaction, look: Look[ViewT], wanted: WantedT, now_s: float) -> Outcome:
         """Apply the decision, except where its objects have changed since the snapshot."""
-        ...
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Work]:
         """Return work of the family, as far as it exists."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.fields import Moment
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.values import changed
 
 _NAMESPACE = uuid.UUID("0d8a1f6e-53b0-5c86-9f3c-2a77f1f3b0c4")
 
@@ -42,6 +43,37 @@ def memory_uuid(shard: str, family: str, policy: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBatch:
+    """A batch with jobs that wait for a place."""
+
+    created_at: Moment
+    policy: str
+    #: What these jobs ask for; how many there are, and how large the largest input is.
+    functions: frozenset[str]
+    jobs: int
+    largest_input_bytes: int
+
+    def joined(self, other: "PendingBatch") -> "PendingBatch":
+        """Return the same batch with other jobs of it."""
+        largest = max(self.largest_input_bytes, other.largest_input_bytes)
+        functions, jobs = self.functions | other.functions, self.jobs + other.jobs
+        return changed(self, functions=functions, jobs=jobs, largest_input_bytes=largest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the jobs that occupy a slot still ask of it."""
+
+    slot: str
+    #: Planned end of the last of them, UTC seconds.
+    free_at: Moment
+    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
+    inputs_due_at: Moment
+    #: Place of the last of them in the slot's queue.
+    last_order: int
+
+
 Stored = (
     Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | Design | PolicyMemory
 )
@@ -63,123 +95,95 @@ class Transaction(Protocol):
     @property
     def shard(self) -> Shard:
         """The shard as this transaction found it; its epoch fences commands and commits."""
-        ...
 
     def batch(self, uuid: str) -> Batch:
         """Return a batch."""
-        ...
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
-        ...
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         """Return these jobs, as far as they exist; each is cached from then on, so that `job` needs no query."""
-        ...
 
     def host(self, name: str) -> Host:
         """Return a host."""
-        ...
 
     def slot(self, name: str) -> Slot:
         """Return a slot."""
-        ...
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
-        ...
 
     def servers(self, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
         """Return the servers of one host, or with these uuids, of whatever shard, by name."""
-        ...
 
     def remove_servers(self, names: Collection[str]) -> None:
         """Forget servers, by name."""
-        ...
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
-        ...
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch, by index."""
-        ...
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
         """Return the batches with jobs in state PENDING that are not withheld, by uuid in order of their rank."""
-        ...
 
     def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
         """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
-        ...
 
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
-        ...
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
         """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
-        ...
 
     def planned_end(self, batch_uuid: str) -> float | None:
         """Return when the last of a batch's jobs in a state of ACTIVE_JOBS is planned to end; None = there is none."""
-        ...
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
-        ...
 
     def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
-        ...
 
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
     ) -> Sequence[Job]:
-        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), in their order."""
-        ...
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot in order."""
 
     def backlogs(self) -> Sequence[Backlog]:
         """Return what is still to be done on each slot that has active jobs, by slot."""
-        ...
 
     def occupied(self, slots: Collection[str]) -> set[str]:
         """Return those of the slots in whose queue a job occupies a place."""
-        ...
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING with at least so many attempts that count."""
-        ...
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
 
         Only those with inputs of more than `above_bytes`.
         """
-        ...
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
-        ...
 
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time.
 
         In state RUNNING the end counts, else the start.
         """
-        ...
 
     def astray(self) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
-        ...
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
-        ...
 
     def held_results(self, host: str) -> Sequence[Job]:
-        """Return the jobs in state RESULT_HELD on a host."""
-        ...
+        """Return the jobs in state RESULT_HELD on a host, oldest first."""
 
     def leases(
         self,
@@ -189,84 +193,63 @@ class Transaction(Protocol):
         holders: Collection[str] | None = None,
     ) -> Sequence[Lease]:
         """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
-        ...
 
     def processor(self, name: str) -> Processor:
         """Return a processor that gangs can have."""
-        ...
 
     def processors(self, host: str | None = None) -> Sequence[Processor]:
         """Return all such processors of the shard (of one host), by name."""
-        ...
 
     def gang(self, uuid: str) -> Gang:
         """Return a gang."""
-        ...
 
     def open_gangs(self) -> Sequence[Gang]:
         """Return the gangs of the shard that have not ended, in order of arrival."""
-        ...
 
     def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
         """Return `Gang.ran_s` of the last gangs of a user that are done, in whatever shard, the oldest first."""
-        ...
 
     def process(self, uuid: str) -> Process:
         """Return a process of a gang."""
-        ...
 
     def processes(self, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
         """Return the processes in a state of LIVE_PROCESSES (of one gang, on one host), by gang, attempt and index."""
-        ...
 
     def migration(self, uuid: str) -> Migration:
         """Return a migration of a gang."""
-        ...
 
     def migrations(self, gang_uuid: str) -> Sequence[Migration]:
         """Return the migrations of a gang, oldest first."""
-        ...
 
     def task(self, uuid: str) -> Task:
         """Return a task."""
-        ...
 
     def open_tasks(self) -> Sequence[Task]:
         """Return the tasks of the shard that have not ended, in order of arrival."""
-        ...
 
     def design(self, uuid: str) -> Design:
         """Return a design."""
-        ...
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
         """Return what a policy remembers of the shard; None = nothing yet."""
-        ...
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
-        ...
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict where a place is held by another one."""
-        ...
 
     def save(self, thing: Stored) -> None:
         """Store a changed object."""
-        ...
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
-        ...
 
     def drop_commands(self, host: str) -> None:
         """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
-        ...
 
     def record_run(self, run: Run) -> None:
         """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
-        ...
 
     def forget_run(self, job_uuid: str) -> None:
         """Remove the recorded completion of a job that has to compute again."""
-        ...

@@ -33,6 +33,17 @@ def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
     return names, lambda value: tuple(getattr(value, name) for name in names)
 
 
+def shared(source: object, cls: Any) -> dict[str, Any]:
+    """Return the fields of a message or a dataclass that a class has, too: what is made of it has them as well."""
+    made_of: Any = type(source)
+    return {name: getattr(source, name) for name in _common(made_of, cls)}
+
+
+@cache
+def _common(one: Any, other: Any) -> tuple[str, ...]:
+    return tuple(name for name in field_names(one) if name in field_names(other))
+
+
 def field_names(cls: Any) -> tuple[str, ...]:
     """Return the names of the fields of a message or a dataclass, in their order."""
     names: tuple[str, ...]

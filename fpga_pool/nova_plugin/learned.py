@@ -15,8 +15,7 @@ import numpy as np
 from oslo_log import log as logging
 
 from fpga_pool.conf.learned import read_network, shipped_network
-from fpga_pool.core.cluster.learned import SHORTLIST, scores
-from fpga_pool.core.cluster.scorer import Floats32, Network
+from fpga_pool.core.cluster.learned import SHORTLIST, Floats32, Network, scores
 from fpga_pool.core.cluster.views import ACCELERATOR, ClusterView, TaskView
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.nova_plugin.pool import BUSY, HELD, IN_SERVICE, LEASED, Breaker, Picture

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpga_pool.conf.catalogue import private_key
-from fpga_pool.core.cluster.scorer import Floats32
+from fpga_pool.core.cluster.learned import Floats32
 from fpga_pool.core.types import Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -25,10 +25,8 @@ from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
-from fpga_pool.rpc.follower import PoolFollower
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
-from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.identity import Identity, Role
+from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
 
 #: Columns: slots in service, those that compute, and those with a lease; then those that are held until their holder

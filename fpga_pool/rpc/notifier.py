@@ -1,4 +1,4 @@
-"""The pool's own notifications, sent by oslo.messaging's notifier from a bounded queue, in a thread of their own.
+"""Notifications: Nova's, as far as the pool listens, and its own, sent from a bounded queue in a thread of their own.
 
 What is committed is told once at most: a notification is lost with a process that is killed, and where a broker is away
 for so long that the queue is full.  Histories of objects have it all the same.
@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
+from typing import Any
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -117,3 +118,45 @@ def publisher(conf: cfg.ConfigOpts, name: str, count: Callable[[str], object]) -
         return None
     transport = messaging.get_notification_transport(conf)
     return Publisher(messaging.Notifier(transport, f"fpga-pool-scheduler:{name}"), count)
+
+
+# ---- Nova's versioned notifications, as far as the pool listens: virtual machines that have left a host
+
+#: After these a machine does not run any more where it ran, and Nova has given up what it was allocated there.
+DEPARTURES = (
+    "delete",
+    "live_migration_post",
+    "live_migration_rollback",
+    "resize_confirm",
+    "resize_revert",
+    "shelve_offload",
+)
+
+
+class _Departed:
+    """The endpoint; its methods are named after the priorities of notifications."""
+
+    filter_rule = messaging.NotificationFilter(event_type=rf"^instance\.({'|'.join(DEPARTURES)})\.end$")
+
+    def __init__(self, heard: Callable[[str], None]) -> None:
+        self._heard = heard
+
+    def info(self, context: object, publisher_id: str, event_type: str, payload: Any, metadata: object) -> None:
+        try:
+            instance = payload["nova_object.data"]["uuid"]
+        except (KeyError, TypeError):
+            LOG.warning("%s of %s has no instance: is it a versioned notification?", event_type, publisher_id)
+            return
+        LOG.debug("%s: instance %s", event_type, instance)
+        self._heard(str(instance))
+
+
+def departures(conf: cfg.ConfigOpts, heard: Callable[[str], None]) -> Any:
+    """Return a listener, not yet started, that reports each instance that has left a host.
+
+    `heard` gets the instance's uuid, in a thread of the listener; a notification may come twice, or not at all.
+    """
+    options = conf.nova_notifications
+    transport = messaging.get_notification_transport(conf, url=options.transport_url)
+    target = messaging.Target(exchange=options.exchange, topic=options.topic)
+    return messaging.get_notification_listener(transport, [target], [_Departed(heard)], "threading", pool=options.pool)

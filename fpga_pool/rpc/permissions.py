@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC
 
 _EXCHANGE, _SCHEDULER, _AGENT = (re.escape(name) for name in (EXCHANGE, SCHEDULER_TOPIC, AGENT_TOPIC))

@@ -1,11 +1,11 @@
+# mypy: disable-error-code="empty-body"
 """Calls to the scheduler."""
 
 from collections.abc import Mapping, Sequence
-from types import NoneType
-from typing import Any, TypeVar
+from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.exceptions import OtherRun
+from fpga_pool.model.exceptions import Conflict, OtherRun
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -33,6 +33,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
+from fpga_pool.model.objects.hosts import enrolment_proof
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
@@ -40,15 +41,11 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.model.rules.shared.enrolment import enrolment_proof
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.hardware_calls import UPLOAD_S, HardwareCalls
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import INTRODUCING
+from fpga_pool.rpc.hardware_calls import HardwareCalls
+from fpga_pool.rpc.identity import INTRODUCING, Identity
 from fpga_pool.rpc.tracing import current_ids
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient
-
-T = TypeVar("T")
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient, calls
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -59,9 +56,204 @@ CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 BEAT_S = 4.0
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
+#: Calls whose timeout is another than that of the client: of the largest batches, and of bitstreams.
+_TIMEOUTS_S = {
+    **dict.fromkeys(("create_batch", "plan_batch", "create_pipeline"), CREATE_S),
+    **dict.fromkeys(("create_design", "design_content", "load_design"), CREATE_S),
+    "heartbeat": BEAT_S,
+}
 
 
-class SchedulerAPI(HardwareCalls):
+@calls
+class SchedulerCalls(HardwareCalls):
+    """What tenants, operators and agents ask of any scheduler."""
+
+    def health(self) -> str:
+        """Return the name of a scheduler that has just read the database."""
+
+    # Tenants
+
+    def create_batch(self, request: BatchRequest, wait_s: float = 0.0) -> JobChanges:
+        """Store a batch; it is committed when this returns.
+
+        The answer waits up to `wait_s` for places; it has the jobs that have one, with tickets for small inputs.
+        """
+
+    def plan_batch(self, request: BatchRequest) -> PlannedBatch:
+        """Return what would become of a batch; nothing is stored."""
+
+    def batches(self, page: Page) -> list[Batch]:
+        """Return a page of the batches."""
+
+    def jobs(self, page: Page) -> list[Job]:
+        """Return a page of the jobs of all batches."""
+
+    def job(self, project_id: str, uuid: str) -> Job:
+        """Return one job."""
+
+    def batch_detail(self, project_id: str, uuid: str) -> BatchDetail:
+        """Return one batch, with its pending reason and expected start."""
+
+    def batch_jobs(
+        self,
+        project_id: str,
+        uuid: str,
+        states: Sequence[JobState] = (),
+        changed_after: Mapping[str, int] | None = None,
+        wait_s: float = 0.0,
+        *,
+        with_batch: bool = False,
+    ) -> JobChanges:
+        """Return the jobs of a batch (in some states; of those changed after what was seen before).
+
+        Where none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
+        """
+
+    # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).
+
+    def cancel_batch(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+        """Ask for the end of a batch."""
+
+    def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
+        """Hold a batch back, or release it; change its priority."""
+
+    def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
+        """Return a ticket for each request; all or none."""
+
+    def confirm_results(self, project_id: str, batch_uuid: str, receipts: Sequence[Receipt]) -> Batch:
+        """Complete the jobs whose results their client has, as far as the pool holds them; return the batch."""
+
+    def create_gang(self, request: GangRequest) -> Gang:
+        """Store a gang that waits; it is committed when this returns."""
+
+    def gangs(self, page: Page) -> list[Gang]:
+        """Return a page of the gangs."""
+
+    def gang(self, project_id: str, uuid: str) -> GangDetail:
+        """Return one gang, with its pending reason and expected start."""
+
+    def cancel_gang(self, project_id: str, uuid: str, seen: Seen = None) -> Gang:
+        """Ask for the end of a gang."""
+
+    def create_task(self, request: TaskRequest) -> Task:
+        """Store a task that waits; it is committed when this returns."""
+
+    def tasks(self, page: Page) -> list[Task]:
+        """Return a page of the tasks."""
+
+    def task(self, project_id: str, uuid: str) -> TaskDetail:
+        """Return one task, with what can be said of it now."""
+
+    def cancel_task(self, project_id: str, uuid: str, seen: Seen = None) -> Task:
+        """Ask for the end of a task."""
+
+    def create_pipeline(self, request: PipelineRequest) -> Batch:
+        """Store a pipeline; it is committed when this returns."""
+
+    def pipelines(self, page: Page) -> list[Batch]:
+        """Return a page of the pipelines."""
+
+    def pipeline(self, project_id: str, uuid: str) -> PipelineDetail:
+        """Return one pipeline, with its subtasks."""
+
+    def cancel_pipeline(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+        """Ask for the end of a pipeline."""
+
+    # Events
+
+    def events(self, noun: str, project_id: str, name: str) -> list[HistoryEntry]:
+        """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
+
+    def pool_events(self, page: EventPage) -> PoolEvents:
+        """Return a page of the events of all objects, newest first."""
+
+    # Quotas
+
+    def quota(self, project_id: str) -> Quota:
+        """Return the limits of a project, and what it uses of them."""
+
+    def set_quota(self, project_id: str, limits: QuotaLimits, seen: Seen = None) -> Quota:
+        """Change limits of a project; those that are None stay as they are."""
+
+    def unset_quota(self, project_id: str, seen: Seen = None) -> Quota:
+        """Return a project to the default limits."""
+
+    def usage(self, page: UsagePage) -> list[Usage]:
+        """Return a page of what projects have used."""
+
+    # Operators
+
+    def functions(self, project_id: str = "") -> list[FunctionInfo]:
+        """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
+
+    def services(self) -> list[Service]:
+        """Return the schedulers and agents of the pool."""
+
+    def pool_counts(self) -> PoolCounts:
+        """Return how many hosts, cards and slots there are."""
+
+    def work_counts(self, project_id: str | None) -> list[WorkCount]:
+        """Return how much work of a project, or (None) of all, has not ended."""
+
+    def flows(self, project_id: str | None) -> list[Flow]:
+        """Return the inputs of a project, or (None) of all, that are under way."""
+
+    def benefits(self) -> dict[str, float]:
+        """Return by slot what computes there now, in vCPU equivalents."""
+
+    def calibration(self, function: str | None = None) -> list[Calibration]:
+        """Return the fit of the time models (of one function)."""
+
+    def observations(self) -> Observations:
+        """Return the run times of instances and the time models that the pool has observed."""
+
+    # Agents
+
+    def claim(self, host: str, agent_id: str) -> None:
+        """Ask to speak for a host: HostTaken where another agent does."""
+
+    def heartbeat(self, heartbeat: Heartbeat) -> float:
+        """Report the full observed state of a host; return the pool's time in UTC seconds."""
+
+    def report(self, host: str, agent_id: str, reports: Sequence[tuple[int, Report]]) -> None:
+        """Send reports in order, each with its number; they are committed when this returns."""
+
+    def source_tickets(self, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:
+        """Return leave to read the results that are the input of a job on a host, in their order.
+
+        Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
+        """
+
+    def load_design(self, host: str, agent_id: str, function: str, nonce: str, cached: str = "") -> DesignAnswer:
+        """Return leave to load a design on a host now, with its bitstream unless `cached` is the digest of that.
+
+        BitstreamRefused if its design is not approved, or no more.
+        """
+
+    # Agents of hosts with virtual machines
+
+    def claim_slots(
+        self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
+    ) -> list[Slot]:
+        """Claim slots for a virtual machine that starts on a host; repeated calls return the same slots.
+
+        Raises
+        ------
+        Conflict
+            If the host cannot give what is wanted, or Placement has not allocated it.
+        ServiceUnavailable
+            If Placement does not answer and the virtual machine does not hold its slots yet.
+
+        """
+
+    def release_slots(self, host: str, agent_id: str, instance: str) -> None:
+        """Release all slots that a virtual machine holds on a host."""
+
+    def instance_slots(self, host: str) -> dict[str, list[str]]:
+        """Return the names of the slots that virtual machines hold on a host, by instance."""
+
+
+class SchedulerAPI(SchedulerCalls):
     """Client side of the scheduler's RPC interface."""
 
     def __init__(
@@ -77,9 +269,9 @@ class SchedulerAPI(HardwareCalls):
         #: while, so calls go to a known one, until it does not respond.
         self._server: tuple[str, str] | None = None
 
-    def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:
+    def _call(self, answer_type: Any, method: str, **arguments: Any) -> Any:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        timeout_s = _TIMEOUTS_S.get(method, self._timeout_s)
         try:
             try:
                 answer = self._ask_known(timeout_s, method, **arguments)
@@ -89,8 +281,7 @@ class SchedulerAPI(HardwareCalls):
         except NO_ANSWER:
             self._server = None
             raise
-        found: T = read(answer_type, answer, method)
-        return found
+        return read(answer_type, answer, method)
 
     def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
         server = (None, "") if self._any_server else self._server or self._find()
@@ -123,202 +314,13 @@ class SchedulerAPI(HardwareCalls):
         description: dict[str, Any] = self._ask(FIND_S, "describe", server)
         return description
 
-    def health(self) -> str:
-        """Return the name of a scheduler that has just read the database."""
-        return self._call(str, "health")
-
     def wake(self) -> None:
         """Notify all schedulers that there may be work; nothing is lost if the message is."""
         self._caller.run(lambda: self._client.cast("wake"), FIND_S)
 
-    # Tenants
-
-    def create_batch(self, request: BatchRequest, wait_s: float = 0.0) -> JobChanges:
-        """Store a batch; it is committed when this returns.
-
-        The answer waits up to `wait_s` for places; it has the jobs that have one, with tickets for small inputs.
-        """
-        wait_s = min(wait_s, LONGEST_WAIT_S)
-        return self._call(JobChanges, "create_batch", CREATE_S, request=request, wait_s=wait_s)
-
-    def plan_batch(self, request: BatchRequest) -> PlannedBatch:
-        """Return what would become of a batch; nothing is stored."""
-        return self._call(PlannedBatch, "plan_batch", CREATE_S, request=request)
-
-    def batches(self, page: Page) -> list[Batch]:
-        """Return a page of the batches."""
-        return self._call(list[Batch], "batches", page=page)
-
-    def jobs(self, page: Page) -> list[Job]:
-        """Return a page of the jobs of all batches."""
-        return self._call(list[Job], "jobs", page=page)
-
-    def job(self, project_id: str, uuid: str) -> Job:
-        """Return one job."""
-        return self._call(Job, "job", project_id=project_id, uuid=uuid)
-
-    def batch_detail(self, project_id: str, uuid: str) -> BatchDetail:
-        """Return one batch, with its pending reason and expected start."""
-        return self._call(BatchDetail, "batch_detail", project_id=project_id, uuid=uuid)
-
-    def batch_jobs(
-        self,
-        project_id: str,
-        uuid: str,
-        states: Sequence[JobState] = (),
-        changed_after: Mapping[str, int] | None = None,
-        wait_s: float = 0.0,
-        *,
-        with_batch: bool = False,
-    ) -> JobChanges:
-        """Return the jobs of a batch (in some states; of those changed after what was seen before).
-
-        Where none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
-        """
-        return self._call(
-            JobChanges,
-            "batch_jobs",
-            project_id=project_id,
-            uuid=uuid,
-            states=states,
-            changed_after=changed_after,
-            wait_s=min(wait_s, LONGEST_WAIT_S),
-            with_batch=with_batch,
-        )
-
-    # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).
-
-    def cancel_batch(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
-        """Ask for the end of a batch."""
-        return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid, seen=seen)
-
-    def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
-        """Hold a batch back, or release it; change its priority."""
-        return self._call(Batch, "change_batch", project_id=project_id, uuid=uuid, change=change, seen=seen)
-
-    def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
-        """Return a ticket for each request; all or none."""
-        return self._call(list[Ticket], "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=requests)
-
-    def confirm_results(self, project_id: str, batch_uuid: str, receipts: Sequence[Receipt]) -> Batch:
-        """Complete the jobs whose results their client has, as far as the pool holds them; return the batch."""
-        return self._call(Batch, "confirm_results", project_id=project_id, batch_uuid=batch_uuid, receipts=receipts)
-
-    def create_gang(self, request: GangRequest) -> Gang:
-        """Store a gang that waits; it is committed when this returns."""
-        return self._call(Gang, "create_gang", request=request)
-
-    def gangs(self, page: Page) -> list[Gang]:
-        """Return a page of the gangs."""
-        return self._call(list[Gang], "gangs", page=page)
-
-    def gang(self, project_id: str, uuid: str) -> GangDetail:
-        """Return one gang, with its pending reason and expected start."""
-        return self._call(GangDetail, "gang", project_id=project_id, uuid=uuid)
-
-    def cancel_gang(self, project_id: str, uuid: str, seen: Seen = None) -> Gang:
-        """Ask for the end of a gang."""
-        return self._call(Gang, "cancel_gang", project_id=project_id, uuid=uuid, seen=seen)
-
-    def create_task(self, request: TaskRequest) -> Task:
-        """Store a task that waits; it is committed when this returns."""
-        return self._call(Task, "create_task", request=request)
-
-    def tasks(self, page: Page) -> list[Task]:
-        """Return a page of the tasks."""
-        return self._call(list[Task], "tasks", page=page)
-
-    def task(self, project_id: str, uuid: str) -> TaskDetail:
-        """Return one task, with what can be said of it now."""
-        return self._call(TaskDetail, "task", project_id=project_id, uuid=uuid)
-
-    def cancel_task(self, project_id: str, uuid: str, seen: Seen = None) -> Task:
-        """Ask for the end of a task."""
-        return self._call(Task, "cancel_task", project_id=project_id, uuid=uuid, seen=seen)
-
-    def create_pipeline(self, request: PipelineRequest) -> Batch:
-        """Store a pipeline; it is committed when this returns."""
-        return self._call(Batch, "create_pipeline", CREATE_S, request=request)
-
-    def pipelines(self, page: Page) -> list[Batch]:
-        """Return a page of the pipelines."""
-        return self._call(list[Batch], "pipelines", page=page)
-
-    def pipeline(self, project_id: str, uuid: str) -> PipelineDetail:
-        """Return one pipeline, with its subtasks."""
-        return self._call(PipelineDetail, "pipeline", project_id=project_id, uuid=uuid)
-
-    def cancel_pipeline(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
-        """Ask for the end of a pipeline."""
-        return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid, seen=seen)
-
-    # Events
-
-    def events(self, noun: str, project_id: str, name: str) -> list[HistoryEntry]:
-        """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
-        return self._call(list[HistoryEntry], "events", noun=noun, project_id=project_id, name=name)
-
-    def pool_events(self, page: EventPage) -> PoolEvents:
-        """Return a page of the events of all objects, newest first."""
-        return self._call(PoolEvents, "pool_events", page=page)
-
-    # Quotas
-
-    def quota(self, project_id: str) -> Quota:
-        """Return the limits of a project, and what it uses of them."""
-        return self._call(Quota, "quota", project_id=project_id)
-
-    def set_quota(self, project_id: str, limits: QuotaLimits, seen: Seen = None) -> Quota:
-        """Change limits of a project; those that are None stay as they are."""
-        return self._call(Quota, "set_quota", project_id=project_id, limits=limits, seen=seen)
-
-    def unset_quota(self, project_id: str, seen: Seen = None) -> Quota:
-        """Return a project to the default limits."""
-        return self._call(Quota, "unset_quota", project_id=project_id, seen=seen)
-
-    def usage(self, page: UsagePage) -> list[Usage]:
-        """Return a page of what projects have used."""
-        return self._call(list[Usage], "usage", page=page)
-
-    # Operators
-
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
         return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
-
-    def functions(self, project_id: str = "") -> list[FunctionInfo]:
-        """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
-        return self._call(list[FunctionInfo], "functions", project_id=project_id)
-
-    def services(self) -> list[Service]:
-        """Return the schedulers and agents of the pool."""
-        return self._call(list[Service], "services")
-
-    def pool_counts(self) -> PoolCounts:
-        """Return how many hosts, cards and slots there are."""
-        return self._call(PoolCounts, "pool_counts")
-
-    def work_counts(self, project_id: str | None) -> list[WorkCount]:
-        """Return how much work of a project, or (None) of all, has not ended."""
-        return self._call(list[WorkCount], "work_counts", project_id=project_id)
-
-    def flows(self, project_id: str | None) -> list[Flow]:
-        """Return the inputs of a project, or (None) of all, that are under way."""
-        return self._call(list[Flow], "flows", project_id=project_id)
-
-    def benefits(self) -> dict[str, float]:
-        """Return by slot what computes there now, in vCPU equivalents."""
-        return self._call(dict[str, float], "benefits")
-
-    def calibration(self, function: str | None = None) -> list[Calibration]:
-        """Return the fit of the time models (of one function)."""
-        return self._call(list[Calibration], "calibration", function=function)
-
-    def observations(self) -> Observations:
-        """Return the run times of instances and the time models that the pool has observed."""
-        return self._call(Observations, "observations")
-
-    # Agents
 
     def enroll(self, host: str, code: str = "") -> bool:
         """Offer the key of this agent as that of its host; return whether it is accepted.
@@ -329,62 +331,29 @@ class SchedulerAPI(HardwareCalls):
         proof = enrolment_proof(code, host, key) if code else ""
         return bool(self._ask(self._timeout_s, INTRODUCING, host=host, key=key, proof=proof))
 
-    def claim(self, host: str, agent_id: str) -> None:
-        """Ask to speak for a host: HostTaken where another agent does."""
-        self._call(NoneType, "claim", host=host, agent_id=agent_id)
 
-    def heartbeat(self, heartbeat: Heartbeat) -> float:
-        """Report the full observed state of a host; return the pool's time in UTC seconds."""
-        return self._call(float, "heartbeat", BEAT_S, heartbeat=heartbeat)
+# ---- A client's copy of the pool as columns, kept up to date by deltas
 
-    def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
-        """Send reports in order, each with its number; they are committed when this returns."""
-        self._call(NoneType, "report", host=host, agent_id=agent_id, reports=numbered)
 
-    def source_tickets(self, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:
-        """Return leave to read the results that are the input of a job on a host, in their order.
+class PoolFollower:
+    """Asks for the whole pool once, and for what changed from then on; threads may share it.
 
-        Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
-        """
-        return self._call(list[SourceTicket], "source_tickets", host=host, agent_id=agent_id, job=job, attempt=attempt)
+    Each asks for itself, after whichever snapshot was the last: one that is replaced by an older one costs a larger
+    delta, and nothing else.
+    """
 
-    def load_design(self, host: str, agent_id: str, function: str, nonce: str, cached: str = "") -> DesignAnswer:
-        """Return leave to load a design on a host now, with its bitstream unless `cached` is the digest of that.
+    def __init__(self, scheduler: SchedulerAPI) -> None:
+        self._scheduler = scheduler
+        self._known: PoolColumns | None = None
 
-        BitstreamRefused if its design is not approved, or no more.
-        """
-        about = {"host": host, "agent_id": agent_id, "function": function, "nonce": nonce, "cached": cached}
-        return self._call(DesignAnswer, "load_design", UPLOAD_S, **about)
-
-    # Agents of hosts with virtual machines
-
-    def claim_slots(
-        self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
-    ) -> list[Slot]:
-        """Claim slots for a virtual machine that starts on a host; repeated calls return the same slots.
-
-        Raises
-        ------
-        Conflict
-            If the host cannot give what is wanted, or Placement has not allocated it.
-        ServiceUnavailable
-            If Placement does not answer and the virtual machine does not hold its slots yet.
-
-        """
-        return self._call(
-            list[Slot],
-            "claim_slots",
-            host=host,
-            agent_id=agent_id,
-            instance=instance,
-            project_id=project_id,
-            wanted=wanted,
-        )
-
-    def release_slots(self, host: str, agent_id: str, instance: str) -> None:
-        """Release all slots that a virtual machine holds on a host."""
-        self._call(NoneType, "release_slots", host=host, agent_id=agent_id, instance=instance)
-
-    def instance_slots(self, host: str) -> dict[str, list[str]]:
-        """Return the names of the slots that virtual machines hold on a host, by instance."""
-        return self._call(dict[str, list[str]], "instance_slots", host=host)
+    def now(self) -> PoolColumns:
+        """Return the whole pool as it is now."""
+        known = self._known
+        found = self._scheduler.snapshot(None if known is None else known.seen)
+        if known is not None:
+            try:
+                found = known.merged(found)
+            except Conflict:  # something was removed, or the database is another one
+                found = self._scheduler.snapshot()
+        self._known = found
+        return found

@@ -13,15 +13,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import wraps
+from inspect import Parameter, isfunction, signature
+from typing import Annotated, Any, TypeVar, get_type_hints
 
+import msgspec
 import oslo_messaging as messaging
+from msgspec import Meta
 from oslo_config import cfg
 from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc.server import RPCServer
 
 from fpga_pool.model.allowance import Allowance
+from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import (
     FpgaPoolError,
     HostTaken,
@@ -33,7 +38,6 @@ from fpga_pool.model.exceptions import (
 )
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.tracing import follow
-from fpga_pool.rpc.typed import typed
 
 # ---- Options
 
@@ -70,6 +74,66 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     return [(group, list(options)) for group, options in groups]
 
 
+# ---- Calls by the signature of a method: of the one that takes them, and of the one that makes them
+
+T = TypeVar("T")
+
+#: Bounds of arguments whose types have none of their own: of names, reasons and ids; of epochs, attempts and limits.
+BOUNDS: dict[Any, Any] = {
+    str: Annotated[str, Meta(max_length=255)],
+    str | None: Annotated[str, Meta(max_length=255)] | None,
+    int: Annotated[int, Meta(ge=0, le=2**63 - 1)],
+    float: Annotated[float, Meta(ge=0, le=1e9)],
+}
+
+
+def typed(method: Callable[..., T]) -> Callable[..., Any]:
+    """Return a method of an endpoint that is called with plain values, and answers with some.
+
+    Its arguments, but for the context, are read as its annotations say: InvalidInput where one is unknown, of no such
+    value, out of bounds (`BOUNDS`, where its annotation has none), or missing without a default.
+    """
+    hints = get_type_hints(method, include_extras=True)
+    parameters = list(signature(method).parameters.values())[2:]  # without the endpoint and the context
+    fields: list[Any] = [
+        (name, hint) if parameter.default is Parameter.empty else (name, hint, parameter.default)
+        for parameter in parameters
+        for name in [parameter.name]
+        for hint in [BOUNDS.get(hints.get(name, Any), hints.get(name, Any))]
+    ]
+    arguments = msgspec.defstruct(method.__name__, fields, kw_only=True, forbid_unknown_fields=True)
+
+    @wraps(method)
+    def call(endpoint: object, context: object, **given: Any) -> Any:
+        return to_plain(method(endpoint, context, **msgspec.structs.asdict(read(arguments, given, method.__name__))))
+
+    return call
+
+
+def calls(cls: type[T]) -> type[T]:
+    """Make each public method of a class, which has no body, a call: of its name, with its arguments, by `_call`.
+
+    `_call` gets the type of the answer, too.
+    """
+    for name, method in list(vars(cls).items()):
+        if isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _calling(method))
+    return cls
+
+
+def _calling(method: Callable[..., Any]) -> Callable[..., Any]:
+    parameters, answer_type = signature(method), get_type_hints(method)["return"]
+
+    @wraps(method)
+    def call(client: Any, *given: Any, **named: Any) -> Any:
+        bound = parameters.bind(client, *given, **named)
+        bound.apply_defaults()
+        _, *arguments = bound.arguments.items()
+        return client._call(answer_type, method.__name__, **dict(arguments))  # noqa: SLF001
+
+    return call
+
+
 # ---- Transports, servers and clients
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +159,7 @@ TARGET = messaging.Target(version=VERSION)
 
 
 def answers(method: Callable[..., object]) -> Callable[..., Any]:
-    """Make a method of an endpoint callable from outside, by its signature (`rpc.typed`).
+    """Make a method of an endpoint callable from outside, by its signature (`rpc.transport`).
 
     Domain errors are answers, not failures of the server.
     """

@@ -78,19 +78,15 @@ class Reading(Transaction, Protocol):
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards."""
-        ...
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
-        ...
 
     def batches(self) -> Sequence[Batch]:
         """Return all batches."""
-        ...
 
     def completions(self, batch_uuid: str) -> Mapping[str, int]:
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
-        ...
 
 
 class AuditedStore(Protocol):
@@ -98,7 +94,6 @@ class AuditedStore(Protocol):
 
     def reading(self) -> AbstractContextManager[Reading]:
         """Begin a transaction that sees the whole database and changes nothing."""
-        ...
 
 
 def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:

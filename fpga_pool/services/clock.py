@@ -1,4 +1,4 @@
-"""Pool time: UTC that does not follow the system's clock, the same in all processes of a pool.
+"""Pool time, UTC that does not follow the system's clock; and for how long others were silent by it.
 
 Set once from the system's clock, then carried on by the monotonic one, so that durations stay right when the system
 clock is set. Schedulers are never behind what the database has seen; agents follow the scheduler.
@@ -7,7 +7,7 @@ clock is set. Schedulers are never behind what the database has seen; agents fol
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 
 LOG = logging.getLogger(__name__)
 
@@ -45,3 +45,38 @@ class SteadyClock:
         if abs(by_s) > LOGGED_DIFFERENCE_S:
             LOG.warning("this machine's clock differs from the pool's by %.1f s; using the pool's", by_s)
         self._offset_s += by_s
+
+
+# ---- Failure detector: the time since each observed value last changed
+
+
+class FailureDetector:
+    """Watches named things, each by a value that changes while it lives; one thread notes them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[Hashable, float]] = {}
+
+    def note(self, values: Mapping[str, Hashable]) -> dict[str, float]:
+        """Record the present values; return for how many seconds each has not changed."""
+        now_s = self._clock()
+        before = self._seen
+        self._seen = {
+            name: before[name] if name in before and before[name][0] == value else (value, now_s)
+            for name, value in values.items()
+        }
+        return self.ages()
+
+    def ages(self) -> dict[str, float]:
+        """Return for how many seconds each value has not changed, as far as was observed; any thread may ask."""
+        now_s = self._clock()
+        return {name: now_s - since_s for name, (_, since_s) in self._seen.items()}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The keys present at the last observation."""
+        return frozenset(self._seen)
+
+    def restart(self) -> None:
+        """Count from now: nothing could be seen meanwhile."""
+        self._seen = {}

@@ -11,8 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.catalogue import public_key, public_keys
-from fpga_pool.conf.drivers.tc import shaped_devices
-from fpga_pool.conf.drivers.tiers import NO_TIERS, parse_pcpus
+from fpga_pool.conf.drivers import NO_TIERS, parse_pcpus, shaped_devices
 from fpga_pool.conf.scheduler import pool_settings, quota_limits
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.domain import GuestDriver
@@ -21,18 +20,17 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.values import field_names
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import AGENT_METHODS, Role
+from fpga_pool.rpc.identity import AGENT_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
-from fpga_pool.services.agent.instances.supervisor import Parts
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Parts, Taps
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
+from fpga_pool.services.agent.tiers.layout import check_nova_conf
 from fpga_pool.services.agent.tiers.service import Tiers
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler_settings import SchedulerSettings
@@ -44,6 +42,8 @@ GUEST_DRIVERS = "fpga_pool.guest_drivers"
 TIER_DRIVERS = "fpga_pool.tier_drivers"
 RUNNERS = "fpga_pool.runners"
 
+#: Settings of an agent that are options of its host.
+_HABITS = ("heartbeat_s", "retention_s", "hang_factor", "hang_grace_s", "drain_timeout_s", "enrolment_code")
 #: The longest pause of a slot that fails again and again.
 LONGEST_FAULT_PAUSE_S = 60.0
 
@@ -52,21 +52,10 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     """Return the settings of the scheduler of this name."""
     group = conf.scheduler
     return SchedulerSettings(
-        name=name,
-        default_policy=group.default_policy,
-        online_policy=group.online_policy,
-        online_interval_s=group.online_interval_s,
-        gang_policy=group.gang_policy,
-        task_policy=group.task_policy,
-        planning_share=group.planning_share,
-        interval_s=group.interval_s,
-        refit_interval_s=group.refit_interval_s,
-        shard_timeout_s=group.shard_timeout_s,
-        token_lifetime_s=group.token_lifetime_s,
+        **{name: group[name] for name in field_names(SchedulerSettings) if name in group} | {"name": name},
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
         design_signers=public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else (),
-        signed_designs_are_approved=group.signed_designs_are_approved,
         pool=pool_settings(conf),
     )
 
@@ -75,13 +64,9 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
     """Return the settings of an agent with the configured habits; `host` are the fields that differ between agents."""
     group = conf.agent
     return AgentSettings(
-        heartbeat_s=group.heartbeat_s,
-        retention_s=group.retention_s,
-        hang_factor=group.hang_factor,
-        hang_grace_s=group.hang_grace_s,
+        **{name: group[name] for name in _HABITS},
         fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
-        drain_timeout_s=group.drain_timeout_s,
-        enrolment_code=group.enrolment_code,
+        guest_pids=Path(conf.tiers.libvirt_pid_dir),
         **host,
     )
 

@@ -27,9 +27,8 @@ from fpga_pool.model.catalogue import Board
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.notifier import publisher
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint

@@ -18,9 +18,8 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.agents import AssignJob, Command, Heartbeat, ObservedJob, ObservedSlot, Outcome, RetimeJob
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
-from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.engine import INSTANT_S, Delays, Engine, InstantExecutor, MemoryJournal, Surroundings
 from fpga_pool.sim.hosts import SimulatedHost
-from fpga_pool.sim.surroundings import INSTANT_S, Delays, InstantExecutor, MemoryJournal, Surroundings
 
 
 class SimulatedAgent:
@@ -75,10 +74,7 @@ class SimulatedAgent:
     def execute(self, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands of the owner of a shard; they are lost while the host is away.
 
-        Raises
-        ------
-        StaleEpoch A later owner of the shard is known.
-
+        StaleEpoch if a later owner of the shard is known.
         """
         if not self.present:
             return []

@@ -45,15 +45,13 @@ _PROBLEM_OPTIONAL = {
     "loaded": ("i", 1), "load_s": ("f", 1), "port": ("i", 1), **_RESULTS,
 }  # fmt: skip
 _PER_FUNCTION = {"function_output_bytes": ("i", 1)}
-_PLAN = {
-    "accelerator": ("i", 1), "start_s": ("f", 1), "segment_job": ("i", 1), "segment_begin_s": ("f", 1),
-    "segment_end_s": ("f", 1), "segment_bps": ("f", 1), "makespan_s": ("f", 0), "lower_bound_s": ("f", 0),
-}  # fmt: skip
-_PLAN_RESULTS = {
-    "result_job": ("i", 1), "result_begin_s": ("f", 1), "result_end_s": ("f", 1), "result_bps": ("f", 1),
-    "completion_s": ("f", 0), "completion_bound_s": ("f", 0),
-}  # fmt: skip
-_PLAN_OPTIONAL = {"bound_prices": ("f", 1), **_PLAN_RESULTS}
+_PLAN = (
+    "accelerator", "start_s", "segment_job", "segment_begin_s", "segment_end_s", "segment_bps", "makespan_s",
+    "lower_bound_s",
+)  # fmt: skip
+_PLAN_RESULTS = (
+    "result_job", "result_begin_s", "result_end_s", "result_bps", "completion_s", "completion_bound_s",
+)  # fmt: skip
 
 _Arrays = dict[str, NDArray[Any]]
 _Kinds = dict[str, tuple[str, int]]
@@ -98,27 +96,6 @@ def write_problem(path: str | Path, problem: BatchProblem) -> None:
     if not problem.output_bytes.any():
         names = {name: kind for name, kind in names.items() if name not in _RESULTS}
     _write(path, {name: getattr(problem, name) for name in names})
-
-
-def read_plan(path: str | Path) -> BatchPlan:
-    """Return the plan in the file, or raise InvalidInput that names file and array."""
-    arrays = _read(path, _PLAN, _PLAN_OPTIONAL)
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise InvalidInput(f"{path}: {name}: expected finite numbers")
-        if (array < 0).any():
-            raise InvalidInput(f"{path}: {name}: negative")
-    jobs, segments = len(arrays["accelerator"]), len(arrays["segment_job"])
-    lengths = {"start_s": jobs, **dict.fromkeys(list(_PLAN)[3:6], segments)}
-    lengths |= dict.fromkeys(list(_PLAN_RESULTS)[:4], len(arrays.get("result_job", ())))
-    for name in lengths.keys() & arrays.keys():
-        if len(arrays[name]) != lengths[name]:
-            raise InvalidInput(f"{path}: {name}: expected shape ({lengths[name]},), found {arrays[name].shape}")
-    for name in {"segment_job", "result_job"} & arrays.keys():
-        if (arrays[name] >= jobs).any():
-            raise InvalidInput(f"{path}: {name}: index out of range, expected 0..{jobs - 1}")
-    scalars = {name: float(arrays.pop(name)) for name in list(arrays) if arrays[name].ndim == 0}
-    return BatchPlan(**arrays, **scalars)  # type: ignore[arg-type]
 
 
 def write_plan(path: str | Path, plan: BatchPlan) -> None:

@@ -28,12 +28,11 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.sim.agents import SimulatedAgent
-from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.engine import Delays, Engine
 from fpga_pool.sim.gangs.host import GuestTimes
 from fpga_pool.sim.hosts import Course, GangHosts, SimulatedHost
 from fpga_pool.sim.scheduler import OWNER, FailureCount, SimulatedScheduler
 from fpga_pool.sim.store import MemoryStore
-from fpga_pool.sim.surroundings import Delays
 
 ResultT = TypeVar("ResultT")
 

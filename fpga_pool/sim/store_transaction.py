@@ -12,6 +12,7 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -25,10 +26,8 @@ from fpga_pool.model.objects.pool import (
     Slot,
     input_due_at,
 )
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.transaction import PolicyMemory, Stored
+from fpga_pool.model.transaction import Backlog, PendingBatch, PolicyMemory, Stored
 
 if TYPE_CHECKING:
     from fpga_pool.sim.store import MemoryStore

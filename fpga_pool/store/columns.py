@@ -2,52 +2,46 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.rules.shared.columns import Ingress, PoolColumns, already_sent
-from fpga_pool.store.tables.models import HostRow, JobRow, LeaseRow, ShardRow, SlotRow
+from fpga_pool.store.tables import HOSTS, JOBS, LEASES, SHARDS, SLOTS
 
-_HOSTS, _SLOTS, _LEASES, _SHARDS, _JOBS = (
-    cast("sa.Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow, JobRow)
-)
-
-_GENERATIONS = sa.select(_SHARDS.c.name, _SHARDS.c.pool_generation)
+_GENERATIONS = sa.select(SHARDS.c.name, SHARDS.c.pool_generation)
 _SIZE = sa.select(
-    sa.select(sa.func.count()).select_from(_HOSTS).scalar_subquery(),
-    sa.select(sa.func.count()).select_from(_SLOTS).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(HOSTS).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(SLOTS).scalar_subquery(),
 )
 #: What is sent from a host to itself does not pass its NIC.
 _INGRESS = (
-    sa.select(_HOSTS.c.name, _HOSTS.c.ingress_bps, sa.func.sum(_JOBS.c.input_bytes))
-    .join_from(_JOBS, _HOSTS, _JOBS.c.host == _HOSTS.c.name)
-    .where(
-        _JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.requester != _JOBS.c.host, _HOSTS.c.ingress_bps.is_not(None)
-    )
-    .group_by(_HOSTS.c.name, _HOSTS.c.ingress_bps)
+    sa.select(HOSTS.c.name, HOSTS.c.ingress_bps, sa.func.sum(JOBS.c.input_bytes))
+    .join_from(JOBS, HOSTS, JOBS.c.host == HOSTS.c.name)
+    .where(JOBS.c.state == JobState.WAITING_INPUT, JOBS.c.requester != JOBS.c.host, HOSTS.c.ingress_bps.is_not(None))
+    .group_by(HOSTS.c.name, HOSTS.c.ingress_bps)
 )
 #: Hosts whose planned ingress takes less than this are left out: it makes no difference.
 _SHORTEST_S = 1.0
 #: In the order of the columns of `model.rules.shared.columns`; the place of a slot is what its name says after the
 #: host.
-_HOST_COLUMNS = (_HOSTS.c.name, _HOSTS.c.shard, _HOSTS.c.availability_zone, _HOSTS.c.alive, _HOSTS.c.changed_in)
+_HOST_COLUMNS = (HOSTS.c.name, HOSTS.c.shard, HOSTS.c.availability_zone, HOSTS.c.alive, HOSTS.c.changed_in)
 _SLOT_COLUMNS = (
-    _SLOTS.c.host,
-    _SLOTS.c.shard,
-    _SLOTS.c.name,
-    _SLOTS.c.card,
-    _SLOTS.c.board,
-    _SLOTS.c.kind,
-    _SLOTS.c.links,
-    sa.type_coerce(_SLOTS.c.state, sa.String),
-    _SLOTS.c.function,
-    sa.type_coerce(_LEASES.c.kind, sa.String),
-    _LEASES.c.holder,
-    _LEASES.c.revocable,
-    _SLOTS.c.drain_requested,
-    _SLOTS.c.changed_in,
+    SLOTS.c.host,
+    SLOTS.c.shard,
+    SLOTS.c.name,
+    SLOTS.c.card,
+    SLOTS.c.board,
+    SLOTS.c.kind,
+    SLOTS.c.links,
+    sa.type_coerce(SLOTS.c.state, sa.String),
+    SLOTS.c.function,
+    sa.type_coerce(LEASES.c.kind, sa.String),
+    LEASES.c.holder,
+    LEASES.c.revocable,
+    SLOTS.c.drain_requested,
+    SLOTS.c.changed_in,
 )
 #: Kinds of rows of the one statement for changes, and how many columns of text and of numbers each has room for.
 _SHARD, _HOST, _SLOT, _COUNT = "shard", "host", "slot", "count"
@@ -62,10 +56,8 @@ def _newer(columns: Sequence[sa.ColumnElement[Any]], table: sa.Table) -> sa.Sele
 
 
 #: Made once: to make a statement takes longer than to execute it.
-_NEWER_HOSTS = _newer(_HOST_COLUMNS, _HOSTS)
-_NEWER_SLOTS = _newer(_SLOT_COLUMNS, _SLOTS).select_from(
-    _SLOTS.outerjoin(_LEASES, _LEASES.c.held_slot == _SLOTS.c.name)
-)
+_NEWER_HOSTS = _newer(_HOST_COLUMNS, HOSTS)
+_NEWER_SLOTS = _newer(_SLOT_COLUMNS, SLOTS).select_from(SLOTS.outerjoin(LEASES, LEASES.c.held_slot == SLOTS.c.name))
 
 
 def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
@@ -125,12 +117,12 @@ def _changes(shards: int, *, count: bool) -> sa.CompoundSelect[Any]:
                 for place in range(shards)
             )
         )
-        for of in (_HOSTS, _SLOTS)
+        for of in (HOSTS, SLOTS)
     )
-    held = _SLOTS.outerjoin(_LEASES, _LEASES.c.held_slot == _SLOTS.c.name)
+    held = SLOTS.outerjoin(LEASES, LEASES.c.held_slot == SLOTS.c.name)
     texts, numbers = _SLOT_COLUMNS[:_TEXTS], _SLOT_COLUMNS[_TEXTS:]
     parts = [
-        _part(_SHARD, [_SHARDS.c.name], [_SHARDS.c.pool_generation]),
+        _part(_SHARD, [SHARDS.c.name], [SHARDS.c.pool_generation]),
         _part(_HOST, _HOST_COLUMNS[:3], _HOST_COLUMNS[3:]).where(hosts),
         _part(_SLOT, texts, numbers).select_from(held).where(slots),
     ]

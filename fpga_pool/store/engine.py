@@ -23,10 +23,8 @@ from oslo_db.sqlalchemy import engines, exc_filters
 from sqlalchemy import URL, Connection, Engine, event, func, make_url, select
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm.exc import StaleDataError
 
 from fpga_pool.model.exceptions import (
-    Conflict,
     Contended,
     DuplicateId,
     FpgaPoolError,
@@ -61,7 +59,7 @@ def translated() -> Iterator[None]:
     """Raise a domain error instead of the database's; errors without one (bugs) are raised unchanged."""
     try:
         yield
-    except (DBAPIError, db.DBError, StaleDataError, PoolTimeout) as error:
+    except (DBAPIError, db.DBError, PoolTimeout) as error:
         translation = _translation(error)
         if translation is None:
             raise
@@ -82,8 +80,6 @@ def _translation(error: Exception) -> FpgaPoolError | None:
         return ServiceUnavailable("the database is busy with other writers; try again later")
     if code in _GIVES_WAY or isinstance(error, db.DBDeadlock):
         return Contended("the database aborted the transaction in favour of other writers; try again")
-    if isinstance(error, StaleDataError):
-        return Conflict("the data was changed concurrently; read it again and retry")
     if is_away(error):
         return ServiceUnavailable("the database does not respond; try again later")
     if code in _REFUSED or isinstance(error, db.DBNonExistentDatabase) or _libpq_verdict(_driver_error(error)):

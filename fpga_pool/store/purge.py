@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Delete, Select, String, and_, delete, exists, func, or_, select, type_coerce
-from sqlalchemy.orm import aliased
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
@@ -19,14 +18,28 @@ from fpga_pool.model.objects.tasks import ENDED_TASKS
 from fpga_pool.store.engine import translated
 from fpga_pool.store.quotas import keep_usage_of_jobs, keep_usage_of_leases
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables.families import GangRow, MigrationRow, ProcessorRow, ProcessRow, ServerRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, CommandRow, EnrolmentRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow
+from fpga_pool.store.tables import (
+    BATCHES,
+    COMMANDS,
+    ENROLMENTS,
+    GANGS,
+    HOSTS,
+    JOBS,
+    LEASES,
+    MIGRATIONS,
+    PROCESSES,
+    PROCESSORS,
+    RUNS,
+    SERVERS,
+    SLOTS,
+    TASKS,
+)
 from fpga_pool.store.transaction import SqlTransaction
 
 #: Rows that one transaction removes at most, of each table.
 ROWS = 500
 #: Batches whose jobs are looked for together.
-BATCHES = 50
+BATCHES_AT_ONCE = 50
 
 #: What is counted, in this order.
 KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "hosts", "offers")
@@ -45,43 +58,43 @@ def purge(
     leases, offers = _leases(ended_before, project_id), _offers(ended_before)
     hosts = [] if project_id is not None else _hosts(store, ended_before)
     if dry_run:
-        jobs = select(JobRow.uuid).where(JobRow.batch_uuid.in_(batches))
-        tasks = select(TaskRow.uuid).where(TaskRow.uuid.in_(batches))
+        jobs = select(JOBS.c.uuid).where(JOBS.c.batch_uuid.in_(batches))
+        tasks = select(TASKS.c.uuid).where(TASKS.c.uuid.in_(batches))
         counted = {"batches": batches, "jobs": jobs, "tasks": tasks, "gangs": gangs, "leases": leases}
         purged.update({kind: _count(store, query) for kind, query in counted.items()})
         purged.update(hosts=len(hosts), offers=0 if project_id is not None else _count(store, offers))
         return purged
-    for found in _pieces(store, batches, BATCHES):
+    for found in _pieces(store, batches, BATCHES_AT_ONCE):
         purged.update(_remove_batches(store, found))
-    for found in _pieces(store, gangs, BATCHES):
-        for row in (ProcessRow, MigrationRow):
-            _remove_all(store, select(row.uuid).where(row.gang_uuid.in_(found)), row.uuid)
-        purged["gangs"] += _remove(store, delete(GangRow).where(GangRow.uuid.in_(found)))
+    for found in _pieces(store, gangs, BATCHES_AT_ONCE):
+        for rows in (PROCESSES.c, MIGRATIONS.c):
+            _remove_all(store, select(rows.uuid).where(rows.gang_uuid.in_(found)), rows.uuid)
+        purged["gangs"] += _remove(store, delete(GANGS).where(GANGS.c.uuid.in_(found)))
     for found in _pieces(store, leases, ROWS):
-        chosen = LeaseRow.uuid.in_(found)
+        chosen = LEASES.c.uuid.in_(found)
         purged["leases"] += _remove(
-            store, delete(LeaseRow).where(chosen), keep=partial(keep_usage_of_leases, leases=chosen)
+            store, delete(LEASES).where(chosen), keep=partial(keep_usage_of_leases, leases=chosen)
         )
     if project_id is None:
         purged["hosts"] += sum(_remove_silent(store, shard, name) for shard, name in hosts)
-        purged["offers"] += _remove_all(store, offers, EnrolmentRow.host)
+        purged["offers"] += _remove_all(store, offers, ENROLMENTS.c.host)
     return purged
 
 
 def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
     """Return the query for the batches, those of tasks and pipelines included, of which nothing is in use."""
     held = and_(
-        JobRow.batch_uuid == BatchRow.uuid, JobRow.state == JobState.RESULT_HELD, JobRow.host.in_(select(HostRow.name))
+        JOBS.c.batch_uuid == BATCHES.c.uuid, JOBS.c.state == JobState.RESULT_HELD, JOBS.c.host.in_(select(HOSTS.c.name))
     )
-    waiting = aliased(BatchRow)
-    awaited = and_(waiting.waits.is_(True), type_coerce(waiting.waits_for, String).contains(BatchRow.uuid))
-    open_task = and_(TaskRow.uuid == BatchRow.uuid, TaskRow.state.not_in(ENDED_TASKS))
-    return select(BatchRow.uuid).where(
-        BatchRow.state.in_(ENDED_BATCHES),
-        BatchRow.ended_at < ended_before,
+    waiting = BATCHES.alias().c
+    awaited = and_(waiting.waits.is_(True), type_coerce(waiting.waits_for, String).contains(BATCHES.c.uuid))
+    open_task = and_(TASKS.c.uuid == BATCHES.c.uuid, TASKS.c.state.not_in(ENDED_TASKS))
+    return select(BATCHES.c.uuid).where(
+        BATCHES.c.state.in_(ENDED_BATCHES),
+        BATCHES.c.ended_at < ended_before,
         # No batch ends before it was created: an index has this order.
-        BatchRow.created_at < ended_before,
-        *([] if project_id is None else [BatchRow.project_id == project_id]),
+        BATCHES.c.created_at < ended_before,
+        *([] if project_id is None else [BATCHES.c.project_id == project_id]),
         ~exists().where(held),
         ~exists().where(open_task),
         ~exists().where(awaited),
@@ -89,38 +102,38 @@ def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
 
 
 def _gangs(ended_before: float, project_id: str | None) -> Select[Any]:
-    live = and_(ProcessRow.gang_uuid == GangRow.uuid, ProcessRow.state.in_(LIVE_PROCESSES))
-    return select(GangRow.uuid).where(
-        GangRow.state.in_(ENDED_GANGS),
-        GangRow.ended_at < ended_before,
-        *([] if project_id is None else [GangRow.project_id == project_id]),
+    live = and_(PROCESSES.c.gang_uuid == GANGS.c.uuid, PROCESSES.c.state.in_(LIVE_PROCESSES))
+    return select(GANGS.c.uuid).where(
+        GANGS.c.state.in_(ENDED_GANGS),
+        GANGS.c.ended_at < ended_before,
+        *([] if project_id is None else [GANGS.c.project_id == project_id]),
         ~exists().where(live),
     )
 
 
 def _leases(ended_before: float, project_id: str | None) -> Select[Any]:
-    return select(LeaseRow.uuid).where(
-        LeaseRow.state == LeaseState.RELEASED,
-        LeaseRow.released_at < ended_before,
-        *([] if project_id is None else [LeaseRow.project_id == project_id]),
+    return select(LEASES.c.uuid).where(
+        LEASES.c.state == LeaseState.RELEASED,
+        LEASES.c.released_at < ended_before,
+        *([] if project_id is None else [LEASES.c.project_id == project_id]),
     )
 
 
 def _offers(ended_before: float) -> Select[Any]:
     """Return the query for the hosts without a key that have only offered one, or were invited."""
-    return select(EnrolmentRow.host).where(
-        EnrolmentRow.key == "", EnrolmentRow.changed_at < ended_before, EnrolmentRow.code_expires_at < ended_before
+    return select(ENROLMENTS.c.host).where(
+        ENROLMENTS.c.key == "", ENROLMENTS.c.changed_at < ended_before, ENROLMENTS.c.code_expires_at < ended_before
     )
 
 
 def _hosts(store: Store, ended_before: float) -> Sequence[tuple[str, str]]:
     """Return shard and name of the hosts that are silent for so long, and have neither slots nor processes."""
-    of_host = ProcessRow.processor == ProcessorRow.name
-    live = and_(ProcessorRow.host == HostRow.name, of_host, ProcessRow.state.in_(LIVE_PROCESSES))
-    used = or_(exists().where(SlotRow.host == HostRow.name), exists().where(live))
-    silent = HostRow.alive.is_(False), HostRow.heard_at < ended_before
+    of_host = PROCESSES.c.processor == PROCESSORS.c.name
+    live = and_(PROCESSORS.c.host == HOSTS.c.name, of_host, PROCESSES.c.state.in_(LIVE_PROCESSES))
+    used = or_(exists().where(SLOTS.c.host == HOSTS.c.name), exists().where(live))
+    silent = HOSTS.c.alive.is_(False), HOSTS.c.heard_at < ended_before
     with store.reading() as tx:
-        return [tuple(row) for row in tx.connection.execute(select(HostRow.shard, HostRow.name).where(*silent, ~used))]
+        return [tuple(row) for row in tx.connection.execute(select(HOSTS.c.shard, HOSTS.c.name).where(*silent, ~used))]
 
 
 def _remove_silent(store: Store, shard: str, name: str) -> int:
@@ -133,21 +146,21 @@ def _remove_silent(store: Store, shard: str, name: str) -> int:
 
 def _remove_batches(store: Store, uuids: list[str]) -> dict[str, int]:
     jobs = 0
-    for found in _pieces(store, select(JobRow.uuid).where(JobRow.batch_uuid.in_(uuids)), ROWS):
+    for found in _pieces(store, select(JOBS.c.uuid).where(JOBS.c.batch_uuid.in_(uuids)), ROWS):
         jobs += _remove(
             store,
-            delete(RunRow).where(RunRow.job.in_(found)),
-            delete(JobRow).where(JobRow.uuid.in_(found)),
+            delete(RUNS).where(RUNS.c.job.in_(found)),
+            delete(JOBS).where(JOBS.c.uuid.in_(found)),
             keep=partial(keep_usage_of_jobs, jobs=found),
         )
-    tasks = _remove(store, delete(TaskRow).where(TaskRow.uuid.in_(uuids)))
-    batches = _remove(store, delete(BatchRow).where(BatchRow.uuid.in_(uuids)))
+    tasks = _remove(store, delete(TASKS).where(TASKS.c.uuid.in_(uuids)))
+    batches = _remove(store, delete(BATCHES).where(BATCHES.c.uuid.in_(uuids)))
     return {"batches": batches, "jobs": jobs, "tasks": tasks}
 
 
 def _remove_all(store: Store, keys: Select[Any], column: Any) -> int:
     """Remove the rows whose keys a query finds; return how many."""
-    return sum(_remove(store, delete(column.class_).where(column.in_(found))) for found in _pieces(store, keys, ROWS))
+    return sum(_remove(store, delete(column.table).where(column.in_(found))) for found in _pieces(store, keys, ROWS))
 
 
 def _pieces(store: Store, keys: Select[Any], size: int) -> Iterator[list[str]]:
@@ -193,21 +206,21 @@ def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
     """Remove slots that nobody holds and nothing runs on, with their commands and leases of the past."""
     tx.flush()
     with translated():
-        keep_usage_of_leases(tx.connection, LeaseRow.slot.in_(names))
-        for row in (CommandRow.slot, LeaseRow.slot, SlotRow.name):
-            tx.connection.execute(delete(row.class_).where(row.in_(names)))
+        keep_usage_of_leases(tx.connection, LEASES.c.slot.in_(names))
+        for column in (COMMANDS.c.slot, LEASES.c.slot, SLOTS.c.name):
+            tx.connection.execute(delete(column.table).where(column.in_(names)))
 
 
 def remove_host(store: Store, shard: str, name: str) -> None:
     """Remove a host without slots, and its processors; Conflict if it has slots, or processes of gangs."""
-    processors = select(ProcessorRow.name).where(ProcessorRow.host == name)
-    held = ProcessRow.processor.in_(processors), ProcessRow.held_place.is_not(None)
+    processors = select(PROCESSORS.c.name).where(PROCESSORS.c.host == name)
+    held = PROCESSES.c.processor.in_(processors), PROCESSES.c.held_place.is_not(None)
     with store.transaction(shard) as tx:
-        if tx.slots(name) or tx.connection.execute(select(ProcessRow.uuid).where(*held)).first():
+        if tx.slots(name) or tx.connection.execute(select(PROCESSES.c.uuid).where(*held)).first():
             raise Conflict(f"host {name}: it has slots, or runs processes of gangs")
         with translated():
-            tx.connection.execute(delete(ProcessRow).where(held[0]))
-            tx.connection.execute(delete(ProcessorRow).where(ProcessorRow.host == name))
-            tx.connection.execute(delete(CommandRow).where(CommandRow.host == name))
-            tx.connection.execute(delete(ServerRow).where(ServerRow.host == name))
-            tx.connection.execute(delete(HostRow).where(HostRow.name == name))
+            tx.connection.execute(delete(PROCESSES).where(held[0]))
+            tx.connection.execute(delete(PROCESSORS).where(PROCESSORS.c.host == name))
+            tx.connection.execute(delete(COMMANDS).where(COMMANDS.c.host == name))
+            tx.connection.execute(delete(SERVERS).where(SERVERS.c.host == name))
+            tx.connection.execute(delete(HOSTS).where(HOSTS.c.name == name))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -22,39 +22,36 @@ from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables.families import DesignRow, GangRow, TaskRow
-from fpga_pool.store.tables.models import BatchRow, CommandRow, JobRow, LeaseRow, QuotaRow, RunRow, UsageDayRow
+from fpga_pool.store.tables import BATCHES, COMMANDS, DESIGNS, GANGS, JOBS, LEASES, QUOTAS, RUNS, TASKS, USAGE_DAYS
 
-_QUOTAS = cast("sa.Table", QuotaRow.__table__)
-_LIMITS = tuple(_QUOTAS.c[resource] for resource in Resource)
-_OWN_LIMITS = sa.select(*_LIMITS).where(_QUOTAS.c.project_id == sa.bindparam("project"))
+_LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
+_OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 
 DAY_S = 86_400.0
-_DAYS = cast("sa.Table", UsageDayRow.__table__)
 #: What is added up, of a run, and of a lease, which has only the last of them.
 _AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s")
-_ON_CPU = RunRow.board == CPU
+_ON_CPU = RUNS.c.board == CPU
 _OF_RUN = (
     sa.literal(1),
-    sa.case((_ON_CPU, 0.0), else_=RunRow.compute_s),
-    sa.case((_ON_CPU, RunRow.compute_s), else_=0.0),
-    RunRow.input_bytes,
-    sa.func.coalesce(JobRow.result_bytes, 0),
+    sa.case((_ON_CPU, 0.0), else_=RUNS.c.compute_s),
+    sa.case((_ON_CPU, RUNS.c.compute_s), else_=0.0),
+    RUNS.c.input_bytes,
+    sa.func.coalesce(JOBS.c.result_bytes, 0),
 )
 _NO_RUN = (sa.literal(0), sa.literal(0.0), sa.literal(0.0), sa.literal(0), sa.literal(0))
 
 _OPEN_BATCHES = tuple(set(BatchState) - ENDED_BATCHES)
 _OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
 _OPEN_GANGS = tuple(set(GangState) - ENDED_GANGS)
-_ENDED_JOBS = BatchRow.jobs_completed + BatchRow.jobs_failed + BatchRow.jobs_cancelled
+_ENDED_JOBS = BATCHES.c.jobs_completed + BATCHES.c.jobs_failed + BATCHES.c.jobs_cancelled
 
 #: What is added up for a resource, over which rows.
 _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
-    Resource.JOBS: (BatchRow.jobs - _ENDED_JOBS, BatchRow.project_id, BatchRow.state, _OPEN_BATCHES),
-    Resource.INPUT_BYTES: (BatchRow.input_bytes, BatchRow.project_id, BatchRow.state, _OPEN_BATCHES),
-    Resource.TASK_SLOTS: (TaskRow.slots, TaskRow.project_id, TaskRow.state, _OPEN_TASKS),
-    Resource.GANG_PROCESSORS: (GangRow.processes, GangRow.project_id, GangRow.state, _OPEN_GANGS),
-    Resource.DESIGN_BYTES: (DesignRow.size_bytes, DesignRow.project_id, DesignRow.state, tuple(DesignState)),
+    Resource.JOBS: (BATCHES.c.jobs - _ENDED_JOBS, BATCHES.c.project_id, BATCHES.c.state, _OPEN_BATCHES),
+    Resource.INPUT_BYTES: (BATCHES.c.input_bytes, BATCHES.c.project_id, BATCHES.c.state, _OPEN_BATCHES),
+    Resource.TASK_SLOTS: (TASKS.c.slots, TASKS.c.project_id, TASKS.c.state, _OPEN_TASKS),
+    Resource.GANG_PROCESSORS: (GANGS.c.processes, GANGS.c.project_id, GANGS.c.state, _OPEN_GANGS),
+    Resource.DESIGN_BYTES: (DESIGNS.c.size_bytes, DESIGNS.c.project_id, DESIGNS.c.state, tuple(DesignState)),
 }
 
 
@@ -83,14 +80,14 @@ def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = 
         before = lock_limits(tx.connection, project_id)
         require_seen(before, seen)
         values = {one.value: limits.over(before).of(one) for one in Resource}
-        tx.connection.execute(_QUOTAS.update().where(_QUOTAS.c.project_id == project_id).values(values))
+        tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
 
 
 def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
         require_seen(lock_limits(tx.connection, project_id), seen)
-        tx.connection.execute(sa.delete(QuotaRow).where(QuotaRow.project_id == project_id))
+        tx.connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project_id == project_id))
 
 
 def usage(
@@ -101,28 +98,28 @@ def usage(
     A job counts when its computation has ended, a lease of an instance as long as it was in force in the period, until
     now.  What was purged counts when its day begins.  `speedups` are those of functions.
     """
-    until = sa.func.coalesce(LeaseRow.released_at, now_s)
+    until = sa.func.coalesce(LEASES.c.released_at, now_s)
     held_s = sa.case((until < end_at, until), else_=end_at) - sa.case(
-        (LeaseRow.granted_at > begin_at, LeaseRow.granted_at), else_=begin_at
+        (LEASES.c.granted_at > begin_at, LEASES.c.granted_at), else_=begin_at
     )
     first_day, last_day = math.ceil(begin_at / DAY_S), math.ceil(end_at / DAY_S)
     parts = [
         (
-            JobRow.project_id,
-            sa.select(JobRow.project_id, RunRow.function, *_OF_RUN, sa.literal(0.0))
-            .join(JobRow, JobRow.uuid == RunRow.job)
-            .where(RunRow.finished_at >= begin_at, RunRow.finished_at < end_at),
+            JOBS.c.project_id,
+            sa.select(JOBS.c.project_id, RUNS.c.function, *_OF_RUN, sa.literal(0.0))
+            .join_from(RUNS, JOBS, JOBS.c.uuid == RUNS.c.job)
+            .where(RUNS.c.finished_at >= begin_at, RUNS.c.finished_at < end_at),
         ),
         (
-            LeaseRow.project_id,
-            sa.select(LeaseRow.project_id, LeaseRow.function, *_NO_RUN, held_s).where(
-                LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.granted_at < end_at, until > begin_at
+            LEASES.c.project_id,
+            sa.select(LEASES.c.project_id, LEASES.c.function, *_NO_RUN, held_s).where(
+                LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.granted_at < end_at, until > begin_at
             ),
         ),
         (
-            UsageDayRow.project_id,
-            sa.select(*(_DAYS.c[name] for name in ("project_id", "function", *_AMOUNTS))).where(
-                UsageDayRow.day >= first_day, UsageDayRow.day < last_day
+            USAGE_DAYS.c.project_id,
+            sa.select(*(USAGE_DAYS.c[name] for name in ("project_id", "function", *_AMOUNTS))).where(
+                USAGE_DAYS.c.day >= first_day, USAGE_DAYS.c.day < last_day
             ),
         ),
     ]
@@ -162,8 +159,8 @@ def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | 
 
 def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None:
     """Add what jobs have used to the sums of its days; their runs are removed by the same transaction."""
-    query = sa.select(JobRow.project_id, RunRow.function, RunRow.finished_at, *_OF_RUN)
-    query = query.join(JobRow, JobRow.uuid == RunRow.job).where(RunRow.job.in_(jobs))
+    query = sa.select(JOBS.c.project_id, RUNS.c.function, RUNS.c.finished_at, *_OF_RUN)
+    query = query.join_from(RUNS, JOBS, JOBS.c.uuid == RUNS.c.job).where(RUNS.c.job.in_(jobs))
     _keep(
         connection,
         (
@@ -175,8 +172,8 @@ def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None
 
 def keep_usage_of_leases(connection: sa.Connection, leases: sa.ColumnElement[bool]) -> None:
     """Add how long instances have held slots to the sums of its days; the leases are removed by this transaction."""
-    query = sa.select(LeaseRow.project_id, LeaseRow.function, LeaseRow.granted_at, LeaseRow.released_at)
-    query = query.where(leases, LeaseRow.kind == LeaseKind.INSTANCE, LeaseRow.released_at.is_not(None))
+    query = sa.select(LEASES.c.project_id, LEASES.c.function, LEASES.c.granted_at, LEASES.c.released_at)
+    query = query.where(leases, LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None))
     _keep(
         connection,
         (
@@ -234,11 +231,11 @@ def _use(resource: Resource) -> sa.Select[Any]:
 def _addition(dialect: str) -> sa.Executable:
     """Return the statement that adds amounts to those of a day."""
     if dialect == "mysql":
-        own = mysql.insert(_DAYS)
-        return own.on_duplicate_key_update({name: _DAYS.c[name] + own.inserted[name] for name in _AMOUNTS})
-    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_DAYS)
-    added = {name: _DAYS.c[name] + insert.excluded[name] for name in _AMOUNTS}
-    adding: sa.Executable = insert.on_conflict_do_update(index_elements=list(_DAYS.primary_key), set_=added)
+        own = mysql.insert(USAGE_DAYS)
+        return own.on_duplicate_key_update({name: USAGE_DAYS.c[name] + own.inserted[name] for name in _AMOUNTS})
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(USAGE_DAYS)
+    added = {name: USAGE_DAYS.c[name] + insert.excluded[name] for name in _AMOUNTS}
+    adding: sa.Executable = insert.on_conflict_do_update(index_elements=list(USAGE_DAYS.primary_key), set_=added)
     return adding
 
 
@@ -246,10 +243,10 @@ def _addition(dialect: str) -> sa.Executable:
 def _lock(dialect: str) -> sa.Executable:
     """Return the statement that locks the row of `project_id`, and stores it where there is none."""
     first: dict[str, Any] = {"project_id": sa.bindparam("project_id"), "admissions": 1}
-    again = {"admissions": _QUOTAS.c.admissions + 1}
+    again = {"admissions": QUOTAS.c.admissions + 1}
     if dialect == "mysql":
-        return mysql.insert(_QUOTAS).values(first).on_duplicate_key_update(again)
-    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(_QUOTAS)
+        return mysql.insert(QUOTAS).values(first).on_duplicate_key_update(again)
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(QUOTAS)
     locking: sa.Executable = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
     return locking
 
@@ -266,9 +263,9 @@ class OpenKind(StrEnum):
 
 
 _OPEN: dict[OpenKind, tuple[Any, Collection[Any]]] = {
-    OpenKind.JOB: (JobRow, tuple(set(JobState) - ENDED_JOBS)),
-    OpenKind.TASK: (TaskRow, tuple(set(TaskState) - ENDED_TASKS)),
-    OpenKind.GANG: (GangRow, tuple(set(GangState) - ENDED_GANGS)),
+    OpenKind.JOB: (JOBS.c, tuple(set(JobState) - ENDED_JOBS)),
+    OpenKind.TASK: (TASKS.c, tuple(set(TaskState) - ENDED_TASKS)),
+    OpenKind.GANG: (GANGS.c, tuple(set(GangState) - ENDED_GANGS)),
 }
 
 
@@ -293,8 +290,8 @@ def open_work(
 
 def undelivered(connection: sa.Connection, shards: Collection[str]) -> Sequence[tuple[str, int]]:
     """Return the number of commands in the outbox of each of these shards; those without any are missing."""
-    mine = CommandRow.shard.in_(sa.bindparam("shards", expanding=True))
-    counted = sa.select(CommandRow.shard, sa.func.count()).where(mine).group_by(CommandRow.shard)
+    mine = COMMANDS.c.shard.in_(sa.bindparam("shards", expanding=True))
+    counted = sa.select(COMMANDS.c.shard, sa.func.count()).where(mine).group_by(COMMANDS.c.shard)
     return [(shard, count) for shard, count in connection.execute(counted, {"shards": list(shards)})]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Result, Select, func, or_, select, tuple_
+from sqlalchemy import Connection, Result, Select, func, or_, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
@@ -25,24 +25,28 @@ from fpga_pool.model.objects.pool import (
     Shard,
     Slot,
 )
-from fpga_pool.model.objects.queues import Backlog
-from fpga_pool.model.transaction import PolicyMemory
+from fpga_pool.model.transaction import Backlog, PolicyMemory
 from fpga_pool.store import statements
-from fpga_pool.store.family_reads import BatchReads, EventReads, GangReads, RunReads, ServerReads, TaskReads
-from fpga_pool.store.tables.mapping import PLACES, called, from_columns, table
+from fpga_pool.store.family_reads import FamilyReads
+from fpga_pool.store.statements import Scoped
+from fpga_pool.store.tables import (
+    COMMANDS,
+    DESIGNS,
+    HOSTS,
+    JOBS,
+    LEASES,
+    PLACES,
+    RUNS,
+    SCHEDULERS,
+    SHARDS,
+    SLOTS,
+    called,
+    from_columns,
+    table,
+)
 
 ValueT = TypeVar("ValueT")
 
-#: Tables rather than mapped classes: nothing of what the ORM adds is needed here.
-_COMMANDS = table(Command)
-_DESIGNS = table(Design)
-_HOSTS = table(Host)
-_JOBS = table(Job)
-_LEASES = table(Lease)
-_RUNS = table(Run)
-_SCHEDULERS = table(Scheduler)
-_SHARDS = table(Shard)
-_SLOTS = table(Slot)
 
 #: Maximum number of keys in one query, supported as parameters by every database.
 KEYS_PER_QUERY = 500
@@ -54,7 +58,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads):
+class Reads(FamilyReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:
@@ -65,80 +69,72 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         self._known: dict[tuple[type, str], Any] = {}
 
     def batch(self, uuid: str) -> Batch:
-        """Return a batch."""
         return self._one(Batch, uuid)
 
     def design(self, uuid: str) -> Design:
-        """Return a design."""
         return self._one(Design, uuid)
 
     def designs(self, states: Collection[DesignState], project_id: str | None = None) -> list[Design]:
         """Return the designs in some states, by function; of one project and the public ones, or (None) of all."""
-        query = statements.all_of(Design).where(_DESIGNS.c.state.in_(states)).order_by(_DESIGNS.c.function)
+        query = statements.all_of(Design).where(DESIGNS.c.state.in_(states)).order_by(DESIGNS.c.function)
         if project_id is not None:
-            query = query.where(or_(_DESIGNS.c.project_id == project_id, _DESIGNS.c.public.is_(True)))
+            query = query.where(or_(DESIGNS.c.project_id == project_id, DESIGNS.c.public.is_(True)))
         return self._all(Design, query)
 
     def design_of(self, function: str) -> Design | None:
         """Return the design of a function; None = there is none."""
-        found = self._all(Design, statements.all_of(Design).where(_DESIGNS.c.function == function))
+        found = self._all(Design, statements.all_of(Design).where(DESIGNS.c.function == function))
         return found[0] if found else None
 
     def job(self, uuid: str) -> Job:
-        """Return a job."""
         return self._one(Job, uuid)
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        """Return these jobs, as far as they exist, in no order."""
         wanted = [uuid for uuid in uuids if (Job, uuid) not in self._known]
         for some in chunks(wanted):
             self._all(Job, statements.by_keys(Job), {"keys": some})
         return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
     def host(self, name: str) -> Host:
-        """Return a host."""
         return self._one(Host, name)
 
     def slot(self, name: str) -> Slot:
-        """Return a slot."""
         return self._one(Slot, name)
 
-    def shard_named(self, name: str) -> Shard:
+    def shard_named(self, name: str, *, lock: bool = False) -> Shard:
         """Return a shard."""
-        return self._one(Shard, name)
+        return self._one(Shard, name, lock=lock)
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, statements.all_of(Shard).order_by(_SHARDS.c.name))
+        return self._all(Shard, statements.all_of(Shard).order_by(SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return all schedulers ever registered, by name."""
-        return self._all(Scheduler, statements.all_of(Scheduler).order_by(_SCHEDULERS.c.name))
+        return self._all(Scheduler, statements.all_of(Scheduler).order_by(SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
-        alive = self._execute(statements.living_hosts(scoped=bool(self._scope)), Host)
+        alive = self._execute(statements.LIVING_HOSTS, Host)
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
-        found = self._all(Slot, statements.all_of(Slot).where(_SLOTS.c.uuid == uuid))
+        found = self._all(Slot, statements.all_of(Slot).where(SLOTS.c.uuid == uuid))
         if not found:
             raise NotFound(f"no {called(Slot, uuid)}")
         return found[0]
 
     def hosts(self) -> Sequence[Host]:
-        """Return all hosts, by name."""
         return self._all(Host, statements.ALL_HOSTS)
 
     def hosts_by_shard(self) -> dict[str, int]:
         """Return how many hosts each shard has."""
-        counted = select(_HOSTS.c.shard, func.count()).group_by(_HOSTS.c.shard)
+        counted = select(HOSTS.c.shard, func.count()).group_by(HOSTS.c.shard)
         return dict(self._execute(counted, Host).tuples().all())
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
-        """Return all slots (of one host), by name."""
-        return self._all(Slot, statements.slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
+        return self._all(Slot, statements.ALL_SLOTS if host is None else statements.SLOTS_OF_HOST, {"host": host})
 
     def batches(self) -> Sequence[Batch]:
         """Return all batches, newest first."""
@@ -149,8 +145,7 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         return dict(self._execute(statements.SHARD_GENERATIONS, Shard).tuples().all())
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """Return the jobs of a batch, by index."""
-        return self._all(Job, statements.all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
+        return self._all(Job, statements.all_of(Job).where(JOBS.c.batch_uuid == batch_uuid).order_by(JOBS.c.index))
 
     def batch_job_summaries(
         self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
@@ -177,7 +172,6 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         return found
 
     def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
-        """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
         states: dict[str, BatchState] = {}
         waiting = dict(self._execute(statements.WAITING_BATCHES, Batch).tuples().all())
         for some in chunks(sorted({uuid for others in waiting.values() for uuid in others})):
@@ -185,25 +179,20 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         return {uuid: {other: states.get(other) for other in others} for uuid, others in waiting.items()}
 
     def policies_at_work(self) -> Collection[str]:
-        """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
-        return {policy for (policy,) in self._execute(statements.policies_at_work(scoped=bool(self._scope)), Job)}
+        return {policy for (policy,) in self._execute(statements.POLICIES_AT_WORK, Job)}
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
-        """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
-        values = {"policies": policies, "since": since}
-        return self._all(Job, statements.newest_jobs(scoped=bool(self._scope)).limit(most), values)
+        return self._all(Job, statements.NEWEST_JOBS, {"policies": policies, "since": since, "most": most})
 
     def pending_functions(self, batch_uuid: str) -> set[str]:
         """Return the functions of the jobs of a batch in state PENDING."""
-        pending = select(_JOBS.c.function).where(_JOBS.c.batch_uuid == batch_uuid, _JOBS.c.state == JobState.PENDING)
+        pending = select(JOBS.c.function).where(JOBS.c.batch_uuid == batch_uuid, JOBS.c.state == JobState.PENDING)
         return set(self._execute(pending.distinct(), Job).scalars())
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """Return the jobs of a batch in state PENDING, by index."""
-        return self._all(Job, statements.pending_jobs(scoped=bool(self._scope)), {"batch": batch_uuid})
+        return self._all(Job, statements.PENDING_JOBS, {"batch": batch_uuid})
 
     def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
         stored: dict[str, int] = {}
         for some in chunks([job.uuid for job in jobs]):
             stored |= dict(self._execute(statements.JOB_GENERATIONS, Job, values={"keys": some}).tuples().all())
@@ -213,118 +202,98 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
 
     def design_jobs(self, function: str = "", but: Collection[str] = ()) -> Sequence[Job]:
         """Return the jobs in state PENDING or a state of ACTIVE_JOBS of a design's function, or of all `but` some."""
-        of = _JOBS.c.function
+        of = JOBS.c.function
         named = of == function if function else of.contains(".") & of.not_in(but)
-        is_open = _JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING})
-        return self._all(Job, statements.all_of(Job).where(is_open, named, *self._within(_JOBS.c.shard)))
+        query = statements.all_of(Job).where(JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}), named)
+        return self._all(Job, query.where(JOBS.c.shard == self._scope) if self._scope else query)
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """Return the jobs in state PENDING with at least so many attempts that count."""
-        return self._all(Job, statements.exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
+        return self._all(Job, statements.EXHAUSTED_JOBS, {"attempts": attempts})
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
-
-        Only those with inputs of more than `above_bytes`.
-        """
         values = {"due_before": due_before, "above_bytes": above_bytes}
-        return self._all(Job, statements.overdue_inputs(scoped=bool(self._scope)), values)
+        return self._all(Job, statements.OVERDUE_INPUTS, values)
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
-        return self._all(Job, statements.inputs_due(scoped=bool(self._scope)), {"due_after": due_after})
+        return self._all(Job, statements.INPUTS_DUE, {"due_after": due_after})
 
     def astray(self) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
-        return self._all(Job, statements.astray(scoped=bool(self._scope)))
+        return self._all(Job, statements.ASTRAY)
 
     def overdue(self, due_before: float) -> dict[str, float]:
-        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
-        query, values = statements.overdue(scoped=bool(self._scope)), {"due_before": due_before}
+        query, values = statements.OVERDUE, {"due_before": due_before}
         return dict(self._execute(query, Job, values=values).tuples().all())
 
     def jobs_by_shard(self) -> dict[str, int]:
-        """Return how many jobs of each shard are pending or active."""
-        open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
-        return dict(self._execute(open_jobs.group_by(_JOBS.c.shard), Job).tuples().all())
+        open_jobs = select(JOBS.c.shard, func.count()).where(JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
+        return dict(self._execute(open_jobs.group_by(JOBS.c.shard), Job).tuples().all())
 
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
     ) -> Sequence[Job]:
-        """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot, in order."""
         named = {"slot": slot, "host": host, "flow": flow}.items()
         on, place = next(((name, value) for name, value in named if value is not None), ("", None))
-        return self._all(Job, statements.active_jobs(scoped=bool(self._scope), on=on), {"place": place})
+        return self._all(Job, statements.ACTIVE[on], {"place": place})
 
     def backlogs(self) -> Sequence[Backlog]:
-        """Return what is still to be done on each slot that has active jobs, by slot."""
-        found = self._execute(statements.backlogs(scoped=bool(self._scope)), Job)
+        found = self._execute(statements.BACKLOGS, Job)
         return [
             Backlog(slot=slot, free_at=free_at, inputs_due_at=inputs_due_at, last_order=order)
             for slot, free_at, inputs_due_at, order in found
         ]
 
     def occupied(self, slots: Collection[str]) -> set[str]:
-        """Return those of the slots in whose queue a job occupies a place."""
         return {
             slot
             for some in chunks(list(slots))
             for slot in self._execute(
-                statements.slots_with_jobs(), Job, values={"slots": some, "states": ACTIVE_JOBS}
+                statements.SLOTS_WITH_JOBS, Job, values={"slots": some, "states": ACTIVE_JOBS}
             ).scalars()
         }
 
     def held_results(self, host: str) -> Sequence[Job]:
-        """Return the jobs in state RESULT_HELD on a host, oldest first."""
         return self._all(Job, statements.HELD_RESULTS, {"host": host})
 
     def leases(
         self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:
-        """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
         if slots is not None:
             return self._leases(statements.LEASES_ON_SLOTS, slots)
         if host is not None:
-            return self._all(Lease, statements.leases_on_host(), {"host": host})
+            return self._all(Lease, statements.LEASES_ON_HOST, {"host": host})
         if holders is not None:
-            return self._leases(statements.leases_of_holders(scoped=bool(self._scope)), holders)
-        return self._all(Lease, statements.held_leases(scoped=bool(self._scope)))
+            return self._leases(statements.LEASES_OF_HOLDERS, holders)
+        return self._all(Lease, statements.HELD_LEASES)
 
-    def _leases(self, query: Select[Any], keys: Collection[str]) -> Sequence[Lease]:
+    def _leases(self, query: Select[Any] | Scoped, keys: Collection[str]) -> Sequence[Lease]:
         found = [lease for some in chunks(list(keys)) for lease in self._all(Lease, query, {"keys": some})]
         return sorted(found, key=attrgetter("slot"))
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
-        return self._all(Command, statements.all_of(Command).order_by(_COMMANDS.c.position))
+        return self._all(Command, statements.all_of(Command).order_by(COMMANDS.c.position))
 
     def completions(self, batch_uuid: str) -> dict[str, int]:
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
-        recorded = select(_RUNS.c.job, _RUNS.c.attempt).join(_JOBS, _JOBS.c.uuid == _RUNS.c.job)
-        return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
+        recorded = select(RUNS.c.job, RUNS.c.attempt).join(JOBS, JOBS.c.uuid == RUNS.c.job)
+        return dict(self._execute(recorded.where(JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
-        """Return what a policy remembers of the shard; None = nothing yet."""
         found = self._all(PolicyMemory, statements.by_key(PolicyMemory, lock=False), {"key": uuid})
         return found[0] if found else None
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
-        """Return the refitted time models, by (function, board)."""
-        rows = self._connection.execute(statements.TIME_MODELS)
+        rows = self._connection.execute(statements.FITS)
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
         """Return project, function and seconds of the leases of instances that ended last, of the whole pool."""
-        held_s = _LEASES.c.released_at - _LEASES.c.granted_at
-        query = select(_LEASES.c.project_id, _LEASES.c.function, held_s).where(
-            _LEASES.c.kind == LeaseKind.INSTANCE, _LEASES.c.released_at.is_not(None)
+        held_s = LEASES.c.released_at - LEASES.c.granted_at
+        query = select(LEASES.c.project_id, LEASES.c.function, held_s).where(
+            LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None)
         )
-        rows = self._connection.execute(query.order_by(_LEASES.c.released_at.desc()).limit(newest))
+        rows = self._connection.execute(query.order_by(LEASES.c.released_at.desc()).limit(newest))
         return [(project_id, function, float(seconds)) for project_id, function, seconds in rows]
-
-    def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:
-        """Return what limits a list to the shard in question."""
-        return [shard == self._scope] if self._scope else []
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
         """Return a value by its key, read at most once; NotFound if there is none."""
@@ -337,7 +306,9 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
             raise NotFound(f"no {called(cls, key)}")
         return found[0]
 
-    def _all(self, cls: type[ValueT], query: Select[Any], values: Mapping[str, Any] | None = None) -> list[ValueT]:
+    def _all(
+        self, cls: type[ValueT], query: Select[Any] | Scoped, values: Mapping[str, Any] | None = None
+    ) -> list[ValueT]:
         """Return the values that a query on the rows of their class finds."""
         rows = self._execute(query, cls, values=values).all()
         key = PLACES[cls].key
@@ -366,9 +337,13 @@ class Reads(BatchReads, EventReads, GangReads, ServerReads, TaskReads, RunReads)
         sorted_ = every.where(*where).order_by(*(column.desc() if page.descending else column for column in order))
         return self._all(cls, sorted_.limit(page.limit))
 
-    def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
+    def _execute(
+        self, query: Select[Any] | Scoped, *classes: type, values: Mapping[str, Any] | None = None
+    ) -> Result[Any]:
         """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""
         self.flush(classes)
+        if isinstance(query, Scoped):
+            query = query.of_shard if self._scope else query.of_pool
         return self._connection.execute(query, {"scope": self._scope, **(values or {})})
 
     def flush(self, classes: Collection[type] = ()) -> None:

@@ -4,7 +4,7 @@ A statement that is kept also keeps its place in SQLAlchemy's cache of compiled 
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -24,11 +24,46 @@ from sqlalchemy import (
 )
 
 from fpga_pool.model.messages.agents import Command
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
-from fpga_pool.store.tables.mapping import PLACES, columns, table
-from fpga_pool.store.tables.models import TimeModelRow
+from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
+from fpga_pool.model.objects.hosts import Server
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Slot
+from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
+from fpga_pool.store.tables import (
+    BATCHES,
+    COMMANDS,
+    GANGS,
+    HOSTS,
+    JOBS,
+    LEASES,
+    MIGRATIONS,
+    PLACES,
+    PROCESSES,
+    PROCESSORS,
+    SCHEDULERS,
+    SERVERS,
+    SHARDS,
+    SLOTS,
+    TASKS,
+    TIME_MODELS,
+    columns,
+    table,
+)
 
-_JOBS, _BATCHES = table(Job).c, table(Batch).c
+
+class Scoped(NamedTuple):
+    """A query on the shard `scope`, and the same one on the whole pool."""
+
+    of_shard: Select[Any]
+    of_pool: Select[Any]
+
+
+def _scoped(query: Select[Any], shard: ColumnElement[str]) -> Scoped:
+    return Scoped(query.where(shard == bindparam("scope")), query)
+
+
+def _among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """Return whether a column has one of the values that are given by this name."""
+    return column.in_(bindparam(name, expanding=True))
 
 
 @cache
@@ -47,11 +82,20 @@ def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
 @cache
 def by_keys(cls: type) -> Select[Any]:
     """Return the query for the values whose keys are among `keys`."""
-    return all_of(cls).where(table(cls).c[PLACES[cls].key].in_(bindparam("keys", expanding=True)))
+    return all_of(cls).where(_among(table(cls).c[PLACES[cls].key], "keys"))
 
 
 @cache
-def without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
+def among(cls: type, column: str) -> Select[Any]:
+    """Return the query for those of `values` that a column holds."""
+    return select(table(cls).c[column]).where(_among(table(cls).c[column], "values"))
+
+
+# ---- Jobs and batches
+
+
+@cache
+def _without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
     """Return the columns of a class, and in the place of its history an empty one, which costs nothing to read."""
     history = table(cls).c.history
     return tuple(
@@ -60,7 +104,7 @@ def without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
 
 
 #: The jobs whose uuids are among `keys`, without their histories.
-JOB_SUMMARIES = select(*without_stories(Job)).where(table(Job).c.uuid.in_(bindparam("keys", expanding=True)))
+JOB_SUMMARIES = select(*_without_stories(Job)).where(_among(JOBS.c.uuid, "keys"))
 
 
 @cache
@@ -70,238 +114,175 @@ def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
     Only those in one of `states`, and, if shards were seen before, only those that have changed since: of the shard
     `shard_0` after the generation `seen_0`, and so on, and all of shards that are not among `seen`.
     """
-    jobs = table(Job).c
-    found = select(*without_stories(Job)).where(jobs.batch_uuid == bindparam("batch"))
+    found = select(*_without_stories(Job)).where(JOBS.c.batch_uuid == bindparam("batch"))
     if in_states:
-        found = found.where(jobs.state.in_(bindparam("states", expanding=True)))
+        found = found.where(_among(JOBS.c.state, "states"))
     if after is not None:
         newer = [
-            (jobs.shard == bindparam(f"shard_{place}")) & (jobs.changed_in > bindparam(f"seen_{place}"))
+            (JOBS.c.shard == bindparam(f"shard_{place}")) & (JOBS.c.changed_in > bindparam(f"seen_{place}"))
             for place in range(after)
         ]
-        found = found.where(or_(*newer, jobs.shard.not_in(bindparam("seen", expanding=True))))
-    return found.order_by(jobs.index)
+        found = found.where(or_(*newer, JOBS.c.shard.not_in(bindparam("seen", expanding=True))))
+    return found.order_by(JOBS.c.index)
 
 
-@cache
-def active_jobs(*, scoped: bool, on: str) -> Select[Any]:
-    """Return the query for the jobs in a state of ACTIVE_JOBS, whose column `on` (if one is named) is `place`."""
-    jobs = table(Job).c
-    where = [jobs[on] == bindparam("place")] if on else []
-    active = all_of(Job).where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped), *where)
-    return active.order_by(jobs.slot, jobs.order, jobs.uuid)
-
-
+_ACTIVE = JOBS.c.state.in_(ACTIVE_JOBS)
+_IN_ORDER = all_of(Job).where(_ACTIVE).order_by(JOBS.c.slot, JOBS.c.order, JOBS.c.uuid)
+#: The jobs in a state of ACTIVE_JOBS; those whose column of this name is `place`.
+ACTIVE = {
+    "": _scoped(_IN_ORDER, JOBS.c.shard),
+    **{on: _scoped(_IN_ORDER.where(JOBS.c[on] == bindparam("place")), JOBS.c.shard) for on in ("slot", "host", "flow")},
+}
 #: The jobs in state RESULT_HELD on `host`, oldest first.
 HELD_RESULTS = (
     all_of(Job)
-    .where(_JOBS.state == JobState.RESULT_HELD, _JOBS.host == bindparam("host"))
-    .order_by(_JOBS.finished_at, _JOBS.uuid)
+    .where(JOBS.c.state == JobState.RESULT_HELD, JOBS.c.host == bindparam("host"))
+    .order_by(JOBS.c.finished_at, JOBS.c.uuid)
 )
+_PENDING = all_of(Job).where(JOBS.c.state == JobState.PENDING)
+#: Those with at least `attempts` attempts that count, and those of `batch`, by index.
+EXHAUSTED_JOBS = _scoped(
+    _PENDING.where(JOBS.c.attempt - JOBS.c.excused >= bindparam("attempts")).order_by(JOBS.c.uuid), JOBS.c.shard
+)
+PENDING_JOBS = _scoped(_PENDING.where(JOBS.c.batch_uuid == bindparam("batch")).order_by(JOBS.c.index), JOBS.c.shard)
+_WAITING = all_of(Job).where(JOBS.c.state == JobState.WAITING_INPUT).order_by(JOBS.c.uuid)
+#: Those whose planned transfer was over before `due_before`, with inputs of more than `above_bytes`; those whose is not
+#: over by `due_after`; those whose inputs do not move as planned.
+OVERDUE_INPUTS = _scoped(
+    _WAITING.where(JOBS.c.input_due_at < bindparam("due_before"), JOBS.c.input_bytes > bindparam("above_bytes")),
+    JOBS.c.shard,
+)
+INPUTS_DUE = _scoped(_WAITING.where(JOBS.c.input_due_at > bindparam("due_after")), JOBS.c.shard)
+ASTRAY = _scoped(_WAITING.where(JOBS.c.moved_bytes.is_not(None)), JOBS.c.shard)
+#: Uuid and generation of the jobs whose uuids are among `keys`.
+JOB_GENERATIONS = select(JOBS.c.uuid, JOBS.c.generation).where(_among(JOBS.c.uuid, "keys"))
+#: Those of `slots` that have a job in one of `states`.
+SLOTS_WITH_JOBS = select(JOBS.c.slot).where(_among(JOBS.c.slot, "slots"), _among(JOBS.c.state, "states")).distinct()
 
+_DISPATCHED_AT = func.coalesce(JOBS.c.dispatched_at, 0.0)
+_ENDS_AT = _DISPATCHED_AT + func.coalesce(JOBS.c.end_s, 0.0)
+#: The planned end of the last active job of `batch`.
+PLANNED_END = select(func.max(_ENDS_AT)).where(JOBS.c.batch_uuid == bindparam("batch"), _ACTIVE)
+_INPUT_DUE_AT = case((JOBS.c.state == JobState.WAITING_INPUT, JOBS.c.input_due_at), else_=0.0)
+#: Slot, end, end of the transfers and last order of the active jobs of each slot.
+BACKLOGS = _scoped(
+    select(JOBS.c.slot, func.max(_ENDS_AT), func.max(_INPUT_DUE_AT), func.max(JOBS.c.order))
+    .where(_ACTIVE)
+    .group_by(JOBS.c.slot)
+    .order_by(JOBS.c.slot),
+    JOBS.c.shard,
+)
+_NEXT_AT = _DISPATCHED_AT + func.coalesce(
+    case((JOBS.c.state == JobState.RUNNING, JOBS.c.end_s), else_=JOBS.c.start_s), 0.0
+)
+#: Uuid and time of the active jobs that were to have begun, or ended, before `due_before`.
+OVERDUE = _scoped(select(JOBS.c.uuid, _NEXT_AT).where(_ACTIVE, bindparam("due_before") > _NEXT_AT), JOBS.c.shard)
 
-@cache
-def living_hosts(*, scoped: bool) -> Select[Any]:
-    """Return the query for name, agent, start and last heartbeat of the hosts that live."""
-    hosts = table(Host).c
-    query = select(hosts.name, hosts.agent_id, hosts.boot, hosts.beat)
-    return query.where(hosts.alive, *_within(hosts.shard, scoped=scoped))
-
-
-@cache
-def exhausted_jobs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state PENDING with at least `attempts` attempts that count."""
-    jobs = table(Job).c
-    pending = all_of(Job).where(jobs.state == JobState.PENDING, *_within(jobs.shard, scoped=scoped))
-    return pending.where(jobs.attempt - jobs.excused >= bindparam("attempts")).order_by(jobs.uuid)
-
-
-@cache
-def overdue_inputs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state WAITING_INPUT whose planned transfer was over before `due_before`.
-
-    Only those with inputs of more than `above_bytes`.
-    """
-    jobs = table(Job).c
-    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
-    late = waiting.where(jobs.input_due_at < bindparam("due_before"), jobs.input_bytes > bindparam("above_bytes"))
-    return late.order_by(jobs.uuid)
-
-
-@cache
-def inputs_due(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state WAITING_INPUT whose planned transfer is not over by `due_after`."""
-    jobs = table(Job).c
-    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
-    return waiting.where(jobs.input_due_at > bindparam("due_after")).order_by(jobs.uuid)
-
-
-@cache
-def astray(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state WAITING_INPUT whose inputs do not move as planned."""
-    jobs = table(Job).c
-    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
-    return waiting.where(jobs.moved_bytes.is_not(None)).order_by(jobs.uuid)
-
-
-@cache
-def among(cls: type, column: str) -> Select[Any]:
-    """Return the query for those of `values` that a column holds."""
-    found = table(cls).c[column]
-    return select(found).where(found.in_(bindparam("values", expanding=True)))
-
-
-def _within(column: Column[str], *, scoped: bool) -> list[ColumnElement[bool]]:
-    """Return what limits a list to the shard `scope`, if anything does."""
-    return [column == bindparam("scope")] if scoped else []
-
-
-#: All hosts, by name.
-ALL_HOSTS = all_of(Host).order_by(table(Host).c.name)
-
-
-@cache
-def slots(*, scoped: bool, of_host: bool) -> Select[Any]:
-    """Return the query for the slots (of `host`), by name."""
-    columns = table(Slot).c
-    on_host = [columns.host == bindparam("host")] if of_host else []
-    return all_of(Slot).where(*_within(columns.shard, scoped=scoped), *on_host).order_by(columns.name)
-
-
-#: Name and generation of every shard.
-SHARD_GENERATIONS = select(table(Shard).c.name, table(Shard).c.pool_generation)
-
-
-@cache
-def pending_batches(*, scoped: bool) -> Select[Any]:
-    """Return the query for age, uuid, policy and one function of each batch that has such a job in state PENDING.
-
-    Not of those that are withheld.  And how many such jobs there are, and the bytes of their largest input.
-    """
-    jobs, batches = table(Job), table(Batch)
-    age, rank = (batches.c.created_at, batches.c.uuid), (batches.c.priority, batches.c.deadline_at)
-    asked = batches.c.policy, jobs.c.function
-    found = select(*age, *asked, func.count(), func.max(jobs.c.input_bytes))
-    found = found.select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
-    pending = found.where(jobs.c.state == JobState.PENDING, *_within(jobs.c.shard, scoped=scoped))
-    pending = pending.where(batches.c.held.is_(False), batches.c.waits.is_(False))
-    return pending.group_by(*age, *rank, *asked).order_by(
-        batches.c.priority.desc(), func.coalesce(batches.c.deadline_at, NEVER), *age
-    )
-
-
+_OF_BATCHES = JOBS.join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
+_AGE, _RANK = (BATCHES.c.created_at, BATCHES.c.uuid), (BATCHES.c.priority, BATCHES.c.deadline_at)
+_ASKED = BATCHES.c.policy, JOBS.c.function
+#: Age, uuid, policy and one function of each batch that is not withheld and has such a job in state PENDING; and how
+#: many such jobs there are, and the bytes of their largest input.
+PENDING_BATCHES = _scoped(
+    select(*_AGE, *_ASKED, func.count(), func.max(JOBS.c.input_bytes))
+    .select_from(_OF_BATCHES)
+    .where(JOBS.c.state == JobState.PENDING, BATCHES.c.held.is_(False), BATCHES.c.waits.is_(False))
+    .group_by(*_AGE, *_RANK, *_ASKED)
+    .order_by(BATCHES.c.priority.desc(), func.coalesce(BATCHES.c.deadline_at, NEVER), *_AGE),
+    JOBS.c.shard,
+)
 #: The batches that wait for others, oldest first, each with these.
 WAITING_BATCHES = (
-    select(_BATCHES.uuid, _BATCHES.waits_for)
-    .where(_BATCHES.waits.is_(True))
-    .order_by(_BATCHES.created_at, _BATCHES.uuid)
+    select(BATCHES.c.uuid, BATCHES.c.waits_for)
+    .where(BATCHES.c.waits.is_(True))
+    .order_by(BATCHES.c.created_at, BATCHES.c.uuid)
+)
+#: Uuid and state of the batches whose uuids are among `keys`.
+BATCH_STATES = select(BATCHES.c.uuid, BATCHES.c.state).where(_among(BATCHES.c.uuid, "keys"))
+#: The policies of batches with jobs that wait or are under way.
+POLICIES_AT_WORK = _scoped(
+    select(BATCHES.c.policy)
+    .select_from(_OF_BATCHES)
+    .where(JOBS.c.state.in_({JobState.PENDING, *ACTIVE_JOBS}))
+    .distinct(),
+    JOBS.c.shard,
+)
+#: The `most` newest jobs of batches of one of `policies` that were created `since` then.
+NEWEST_JOBS = _scoped(
+    all_of(Job)
+    .join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
+    .where(_among(BATCHES.c.policy, "policies"), BATCHES.c.created_at >= bindparam("since"))
+    .order_by(BATCHES.c.created_at.desc(), JOBS.c.batch_uuid.desc(), JOBS.c.index.desc())
+    .limit(bindparam("most")),
+    JOBS.c.shard,
 )
 
+# ---- Hosts, slots and leases
 
-#: Uuid and state of the batches whose uuids are among `keys`.
-BATCH_STATES = select(_BATCHES.uuid, _BATCHES.state).where(_BATCHES.uuid.in_(bindparam("keys", expanding=True)))
-
-
-@cache
-def policies_at_work(*, scoped: bool) -> Select[Any]:
-    """Return the query for the policies of batches with jobs that wait or are under way."""
-    jobs, batches = table(Job), table(Batch)
-    found = select(batches.c.policy).select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
-    at_work = jobs.c.state.in_({JobState.PENDING, *ACTIVE_JOBS})
-    return found.where(at_work, *_within(jobs.c.shard, scoped=scoped)).distinct()
-
-
-@cache
-def newest_jobs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs of batches of one of `policies` that were created `since` then, newest first."""
-    jobs, batches = table(Job).c, table(Batch)
-    found = all_of(Job).join(batches, batches.c.uuid == jobs.batch_uuid)
-    wanted = batches.c.policy.in_(bindparam("policies", expanding=True)), batches.c.created_at >= bindparam("since")
-    newest = batches.c.created_at.desc(), jobs.batch_uuid.desc(), jobs.index.desc()
-    return found.where(*wanted, *_within(jobs.shard, scoped=scoped)).order_by(*newest)
-
-
-@cache
-def pending_jobs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs of `batch` in state PENDING, by index."""
-    jobs = table(Job).c
-    pending = all_of(Job).where(jobs.batch_uuid == bindparam("batch"), jobs.state == JobState.PENDING)
-    return pending.where(*_within(jobs.shard, scoped=scoped)).order_by(jobs.index)
-
-
-def _planned_end() -> ColumnElement[float]:
-    jobs = table(Job).c
-    return func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(jobs.end_s, 0.0)
-
-
-@cache
-def planned_end() -> Select[Any]:
-    """Return the query for the planned end of the last active job of `batch`."""
-    jobs = table(Job).c
-    return select(func.max(_planned_end())).where(jobs.batch_uuid == bindparam("batch"), jobs.state.in_(ACTIVE_JOBS))
-
-
-@cache
-def backlogs(*, scoped: bool) -> Select[Any]:
-    """Return the query for slot, end, end of the transfers and last order of the active jobs of each slot."""
-    jobs = table(Job).c
-    ends = _planned_end()
-    due_at = case((jobs.state == JobState.WAITING_INPUT, jobs.input_due_at), else_=0.0)
-    found = select(jobs.slot, func.max(ends), func.max(due_at), func.max(jobs.order))
-    active = found.where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped))
-    return active.group_by(jobs.slot).order_by(jobs.slot)
-
-
-@cache
-def overdue(*, scoped: bool) -> Select[Any]:
-    """Return the query for uuid and time of the active jobs that were to have begun, or ended, before `due_before`."""
-    jobs = table(Job).c
-    due_s = case((jobs.state == JobState.RUNNING, jobs.end_s), else_=jobs.start_s)
-    due_at = func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(due_s, 0.0)
-    active = select(jobs.uuid, due_at).where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped))
-    return active.where(due_at < bindparam("due_before"))
-
-
+#: All hosts, by name; name, agent, start and last heartbeat of those that live.
+ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
+LIVING_HOSTS = _scoped(
+    select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
+)
+#: By name: all slots, and those of `host`.
+ALL_SLOTS = _scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)
+SLOTS_OF_HOST = _scoped(ALL_SLOTS.of_pool.where(SLOTS.c.host == bindparam("host")), SLOTS.c.shard)
+#: Servers by name: of `host`, and with `uuids`.
+SERVERS_OF_HOST = all_of(Server).where(SERVERS.c.host == bindparam("host")).order_by(SERVERS.c.name)
+SERVERS_NAMED = all_of(Server).where(_among(SERVERS.c.uuid, "uuids")).order_by(SERVERS.c.name)
 #: The leases in force on the slots whose names are among `keys`.
-LEASES_ON_SLOTS = all_of(Lease).where(table(Lease).c.held_slot.in_(bindparam("keys", expanding=True)))
-
-
-@cache
-def leases_on_host() -> Select[Any]:
-    """Return the leases in force on the slots of one host."""
-    leases, slot_columns = table(Lease).c, table(Slot).c
-    held = all_of(Lease).join(table(Slot), slot_columns.name == leases.held_slot)
-    return held.where(slot_columns.host == bindparam("host")).order_by(leases.slot)
-
-
-@cache
-def held_leases(*, scoped: bool) -> Select[Any]:
-    """Return the query for the leases in force, by slot."""
-    leases, slot_columns = table(Lease).c, table(Slot).c
-    held = all_of(Lease).join(table(Slot), slot_columns.name == leases.held_slot)
-    return held.where(*_within(slot_columns.shard, scoped=scoped)).order_by(leases.held_slot)
-
-
-@cache
-def leases_of_holders(*, scoped: bool) -> Select[Any]:
-    """Return the query for the leases in force whose holders are among `keys`."""
-    return held_leases(scoped=scoped).where(table(Lease).c.holder.in_(bindparam("keys", expanding=True)))
-
-
-#: Uuid and generation of the jobs whose uuids are among `keys`.
-JOB_GENERATIONS = select(_JOBS.uuid, _JOBS.generation).where(_JOBS.uuid.in_(bindparam("keys", expanding=True)))
-
-
-@cache
-def slots_with_jobs() -> Select[Any]:
-    """Return the query for those of `slots` that have a job in one of `states`."""
-    jobs = table(Job)
-    listed = jobs.c.slot.in_(bindparam("slots", expanding=True))
-    return select(jobs.c.slot).where(listed, jobs.c.state.in_(bindparam("states", expanding=True))).distinct()
-
-
+LEASES_ON_SLOTS = all_of(Lease).where(_among(LEASES.c.held_slot, "keys"))
+_HELD = all_of(Lease).join(SLOTS, SLOTS.c.name == LEASES.c.held_slot)
+#: The leases in force: on the slots of `host`, of all, of the holders among `keys`.
+LEASES_ON_HOST = _HELD.where(SLOTS.c.host == bindparam("host")).order_by(LEASES.c.slot)
+HELD_LEASES = _scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
+LEASES_OF_HOLDERS = _scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
 #: Function, board and coefficients of the refitted time models.
-TIME_MODELS = select(TimeModelRow.function, TimeModelRow.board, TimeModelRow.a_s, TimeModelRow.b_s_per_byte)
+FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TIME_MODELS.c.b_s_per_byte)
+
+# ---- Gangs and tasks
+
+#: Those that have not ended, in order of arrival.
+OPEN_GANGS = _scoped(
+    all_of(Gang)
+    .where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS))
+    .order_by(GANGS.c.created_at, GANGS.c.uuid),
+    GANGS.c.shard,
+)
+OPEN_TASKS = _scoped(
+    all_of(Task)
+    .where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS))
+    .order_by(TASKS.c.created_at, TASKS.c.uuid),
+    TASKS.c.shard,
+)
+#: The last `most` gangs of `user` that are done, newest first.
+DONE_GANGS = (
+    all_of(Gang)
+    .where(GANGS.c.user_id == bindparam("user"), GANGS.c.ran_s.is_not(None))
+    .order_by(GANGS.c.ended_at.desc(), GANGS.c.created_at.desc(), GANGS.c.uuid.desc())
+    .limit(bindparam("most"))
+)
+#: By name: all processors, and those of `host`.
+ALL_PROCESSORS = _scoped(all_of(Processor).order_by(PROCESSORS.c.name), PROCESSORS.c.shard)
+PROCESSORS_OF_HOST = _scoped(ALL_PROCESSORS.of_pool.where(PROCESSORS.c.host == bindparam("host")), PROCESSORS.c.shard)
+_LIVE = (
+    all_of(Process)
+    .where(PROCESSES.c.state.in_(LIVE_PROCESSES))
+    .order_by(PROCESSES.c.gang_uuid, PROCESSES.c.attempt, PROCESSES.c.index)
+)
+_OF_GANG, _ON_HOST = PROCESSES.c.gang_uuid == bindparam("gang"), PROCESSES.c.host == bindparam("host")
+#: The processes that have a place; whether of `gang`, and whether on `host`.
+LIVE = {
+    (of_gang, on_host): _scoped(
+        _LIVE.where(*([_OF_GANG] if of_gang else []), *([_ON_HOST] if on_host else [])), PROCESSES.c.shard
+    )
+    for of_gang in (False, True)
+    for on_host in (False, True)
+}
+#: The migrations of `gang`, oldest first.
+MIGRATIONS_OF_GANG = all_of(Migration).where(MIGRATIONS.c.gang_uuid == bindparam("gang")).order_by(MIGRATIONS.c.attempt)
+
+# ---- The outbox, shards and schedulers
 
 
 @cache
@@ -311,37 +292,32 @@ def outbox() -> Select[Any]:
     Of each host the `per_host` oldest, and of all hosts `most` of these: the oldest of each host before the second of
     any.  They come in the order of their commits, with their actions as they are stored.
     """
-    commands = table(Command).c
-    rank = func.row_number().over(partition_by=commands.host, order_by=commands.position).label("rank_of_host")
-    others = commands.host.not_in(bindparam("but_for", expanding=True))
-    ranked = select(commands.position, rank).where(commands.shard == bindparam("of_shard"), others).subquery()
+    rank = func.row_number().over(partition_by=COMMANDS.c.host, order_by=COMMANDS.c.position).label("rank_of_host")
+    others = COMMANDS.c.host.not_in(bindparam("but_for", expanding=True))
+    ranked = select(COMMANDS.c.position, rank).where(COMMANDS.c.shard == bindparam("of_shard"), others).subquery()
     first = select(ranked.c.position).where(ranked.c.rank_of_host <= bindparam("per_host"))
     chosen = first.order_by(ranked.c.rank_of_host, ranked.c.position).limit(bindparam("most")).subquery()
-    shown = [type_coerce(column, Text) if column is commands.action else column for column in columns(Command)]
-    return select(*shown).join(chosen, chosen.c.position == commands.position).order_by(commands.position)
+    shown = [type_coerce(column, Text) if column is COMMANDS.c.action else column for column in columns(Command)]
+    return select(*shown).join(chosen, chosen.c.position == COMMANDS.c.position).order_by(COMMANDS.c.position)
+
+
+#: Name and generation of every shard.
+SHARD_GENERATIONS = select(SHARDS.c.name, SHARDS.c.pool_generation)
+_OWNED = (SHARDS.c.owner == bindparam("of_owner")) & (SHARDS.c.epoch == bindparam("of_epoch"))
+_THIS_SHARD = update(SHARDS).where(SHARDS.c.name == bindparam("of_shard"))
 
 
 @cache
 def shard_lock(*, fenced: bool) -> Update:
     """Return the statement that counts `changes` of `of_shard`, and locks it; if `of_owner` owns it in `of_epoch`."""
-    shards = table(Shard)
-    owned = (shards.c.owner == bindparam("of_owner")) & (shards.c.epoch == bindparam("of_epoch"))
-    this = update(shards).where(shards.c.name == bindparam("of_shard"), *([owned] if fenced else []))
-    return this.values(pool_generation=shards.c.pool_generation + bindparam("changes", type_=BigInteger))
+    this = _THIS_SHARD.where(*([_OWNED] if fenced else []))
+    return this.values(pool_generation=SHARDS.c.pool_generation + bindparam("changes", type_=BigInteger))
 
 
-@cache
-def shard_renewal() -> Update:
-    """Return the statement by which `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives."""
-    shards = table(Shard)
-    owned = (shards.c.owner == bindparam("of_owner")) & (shards.c.epoch == bindparam("of_epoch"))
-    this = update(shards).where(shards.c.name == bindparam("of_shard"), owned)
-    return this.values(renewed_at=bindparam("now"), generation=shards.c.generation + 1)
-
-
-@cache
-def sign_of_life() -> Update:
-    """Return the statement by which `of_scheduler` shows at `now` that it lives."""
-    schedulers = table(Scheduler)
-    this = update(schedulers).where(schedulers.c.name == bindparam("of_scheduler"))
-    return this.values(heard_at=bindparam("now"), generation=schedulers.c.generation + 1)
+#: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives; and so does `of_scheduler`.
+SHARD_RENEWAL = _THIS_SHARD.where(_OWNED).values(renewed_at=bindparam("now"), generation=SHARDS.c.generation + 1)
+SIGN_OF_LIFE = (
+    update(SCHEDULERS)
+    .where(SCHEDULERS.c.name == bindparam("of_scheduler"))
+    .values(heard_at=bindparam("now"), generation=SCHEDULERS.c.generation + 1)
+)

@@ -5,27 +5,43 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.codec import from_text
+from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.messages.counters import HostCounters, HostLoad
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
-from fpga_pool.store.tables.mapping import called, from_columns, from_row, to_columns
-from fpga_pool.store.tables.models import EnrolmentRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
+from fpga_pool.store.statements import SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
+from fpga_pool.store.tables import (
+    ENROLMENTS,
+    HOSTS,
+    SCHEDULERS,
+    SHARDS,
+    TIME_MODELS,
+    from_columns,
+    to_columns,
+)
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 LOG = logging.getLogger(__name__)
+
+
+class LastBeat(NamedTuple):
+    """A heartbeat, as far as it is noted without a comparison: start of its agent, number, flows, counters."""
+
+    boot: int
+    beat: int
+    flows: tuple[ObservedFlow, ...]
+    counters: HostCounters | None
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
@@ -68,7 +84,6 @@ class Store:
 
     def __init__(self, connection: str, **engine_options: Any) -> None:
         self.engine = engine.connect(connection, **engine_options)
-        self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
 
@@ -80,7 +95,7 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the schema to this version of the code; nothing is done where it is there already."""
-        with translated(), self.engine.begin() as connection:
+        with self._writing() as connection:
             engine.migrate(connection)
 
     def check_schema(self) -> None:
@@ -98,7 +113,7 @@ class Store:
     @contextmanager
     def admission(self) -> Iterator[SqlTransaction]:
         """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
-        with translated(), self.engine.begin() as connection:
+        with self._writing() as connection:
             tx = SqlTransaction(connection, NO_SHARD)
             yield tx
             tx.flush()
@@ -111,7 +126,7 @@ class Store:
         shard was lost since. Without an owner (a request of another process) the transaction acts for the present one.
         NotFound if there is no such shard.
         """
-        with translated(), self.engine.begin() as connection:
+        with self._writing() as connection:
             if owner is None:
                 _lock(connection, shard)
             else:
@@ -161,25 +176,39 @@ class Store:
                 return [], seen
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
-    def note_alive(self, beats: Mapping[str, tuple[int, int, tuple[ObservedFlow, ...]]], now_s: float) -> None:
-        """Note the last heartbeats (start, number and flows) of hosts that said nothing else."""
-        hosts = cast("Table", HostRow.__table__)
-        same_start = (hosts.c.name == bindparam("host")) & (hosts.c.boot == bindparam("start"))
-        noted = update(hosts).where(same_start, hosts.c.beat <= bindparam("number"))
+    def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:
+        """Note the last heartbeats of hosts, as far as they are no news; counters stay unless there are newer ones."""
+        same_start = (HOSTS.c.name == bindparam("host")) & (HOSTS.c.boot == bindparam("start"))
+        noted = update(HOSTS).where(same_start, HOSTS.c.beat <= bindparam("number"))
         noted = noted.values(
-            beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=hosts.c.flows.type)
+            beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=HOSTS.c.flows.type)
         )
         rows = [
-            {"host": host, "start": boot, "number": beat, "seen": flows}
-            for host, (boot, beat, flows) in sorted(beats.items())
+            {"host": host, "start": one.boot, "number": one.beat, "seen": one.flows}
+            for host, one in sorted(beats.items())
         ]
-        with self._session() as session:
-            session.connection().execute(noted, rows)
+        measured = [
+            {"host": host, "start": one.boot, "measured": to_text(one.counters)}
+            for host, one in sorted(beats.items())
+            if one.counters is not None
+        ]
+        with self._writing() as connection:
+            connection.execute(noted, rows)
+            if measured:
+                connection.execute(update(HOSTS).where(same_start).values(counters=bindparam("measured")), measured)
+
+    def counters(self, host: str | None = None) -> list[HostLoad]:
+        """Return what the hosts that live, or one of them, have measured last, by name."""
+        asked = select(HOSTS.c.name, HOSTS.c.counters).where(HOSTS.c.alive, HOSTS.c.counters != "")
+        asked = asked.order_by(HOSTS.c.name) if host is None else asked.where(HOSTS.c.name == host)
+        with translated(), self._single_reads.connect() as connection:
+            return [
+                HostLoad(host=name, counters=from_text(HostCounters, text)) for name, text in connection.execute(asked)
+            ]
 
     def flows(self) -> list[ObservedFlow]:
         """Return what the hosts that live said last of the inputs that arrive there."""
-        hosts = cast("Table", HostRow.__table__)
-        asked = select(hosts.c.flows).where(hosts.c.alive, hosts.c.flows != ())
+        asked = select(HOSTS.c.flows).where(HOSTS.c.alive, HOSTS.c.flows != ())
         with translated(), self._single_reads.connect() as connection:
             return [flow for (flows,) in connection.execute(asked) for flow in flows]
 
@@ -188,10 +217,10 @@ class Store:
     def ensure_shards(self, names: Collection[str], now_s: float) -> None:
         """Have these shards exist, without an owner where they are new."""
         for name in names:
-            with contextlib.suppress(DuplicateId), self._session() as session:
-                if session.get(ShardRow, name) is None:
-                    session.add(ShardRow(**to_columns(Shard(name=name, owner="", epoch=0, renewed_at=now_s))))
-                    session.flush()
+            with contextlib.suppress(DuplicateId), self._writing() as connection:
+                if connection.execute(by_key(Shard), {"key": name}).first() is None:
+                    new = Shard(name=name, owner="", epoch=0, renewed_at=now_s)
+                    connection.execute(insertion(Shard), to_columns(new))
 
     def acquire_shard(self, name: str, owner: str, now_s: float, expired: Shard | None = None) -> Shard:
         """Make `owner` the owner of a shard, in a new epoch.
@@ -199,49 +228,49 @@ class Store:
         The shard must be without an owner, its own from before a restart, or still as in `expired`: as the caller saw
         it so long ago that its owner must be dead. Else Conflict names the owner.
         """
-        with self._session() as session:
-            row = session.get(ShardRow, name, with_for_update=True)
-            if row is None:
-                raise NotFound(f"no {called(Shard, name)}")
-            unrenewed = expired is not None and (row.epoch, row.generation) == (expired.epoch, expired.generation)
-            if row.owner not in ("", owner) and not unrenewed:
-                raise Conflict(f"shard {name}: {row.owner} owns it (epoch {row.epoch})")
-            row.owner, row.epoch, row.renewed_at, row.generation = owner, row.epoch + 1, now_s, row.generation + 1
-            return from_row(Shard, row)
+        with self._writing() as connection:
+            found = Reads(connection, "").shard_named(name, lock=True)
+            unrenewed = expired is not None and (found.epoch, found.generation) == (expired.epoch, expired.generation)
+            if found.owner not in ("", owner) and not unrenewed:
+                raise Conflict(f"shard {name}: {found.owner} owns it (epoch {found.epoch})")
+            epoch, generation = found.epoch + 1, found.generation + 1
+            taken = replace(found, owner=owner, epoch=epoch, renewed_at=now_s, generation=generation)
+            connection.execute(update(SHARDS).where(SHARDS.c.name == name).values(to_columns(taken)))
+            return taken
 
     def renew_shard(self, shard: Shard, now_s: float) -> Shard:
         """Say that the owner lives; raises StaleEpoch if it has lost the shard."""
-        with translated(), self.engine.begin() as connection:
+        with self._writing() as connection:
             owned = {"of_shard": shard.name, "of_owner": shard.owner, "of_epoch": shard.epoch, "now": now_s}
-            if not connection.execute(shard_renewal(), owned).rowcount:
+            if not connection.execute(SHARD_RENEWAL, owned).rowcount:
                 raise _stale(shard.name, shard.owner, shard.epoch)
             return Reads(connection, "").shard_named(shard.name)
 
     def release_shard(self, shard: Shard) -> None:
         """Leave the shard to the next who wants it; nothing is done if it is lost already."""
-        with self._session() as session:
-            mine = ShardRow.name == shard.name, ShardRow.owner == shard.owner, ShardRow.epoch == shard.epoch
-            session.execute(update(ShardRow).where(*mine).values(owner=""))
+        with self._writing() as connection:
+            mine = SHARDS.c.name == shard.name, SHARDS.c.owner == shard.owner, SHARDS.c.epoch == shard.epoch
+            connection.execute(update(SHARDS).where(*mine).values(owner=""))
 
     def beat(self, scheduler: str, now_s: float) -> None:
         """Say that a scheduler lives."""
-        with translated(), self.engine.begin() as connection:
-            if not connection.execute(sign_of_life(), {"of_scheduler": scheduler, "now": now_s}).rowcount:
+        with self._writing() as connection:
+            if not connection.execute(SIGN_OF_LIFE, {"of_scheduler": scheduler, "now": now_s}).rowcount:
                 new = Scheduler(name=scheduler, heard_at=now_s)
                 connection.execute(insertion(Scheduler), to_columns(new))
 
     def forget_scheduler(self, scheduler: str) -> None:
         """Remove a scheduler that has ended."""
-        with self._session() as session:
-            session.execute(delete(SchedulerRow).where(SchedulerRow.name == scheduler))
+        with self._writing() as connection:
+            connection.execute(delete(SCHEDULERS).where(SCHEDULERS.c.name == scheduler))
 
     # Enrolment of hosts ----------------------------------------------------------------------------------------
 
     def enrolments(self) -> list[Enrolment]:
         """Return the enrolments of all hosts, by name."""
-        with self._session() as session:
-            rows = session.scalars(select(EnrolmentRow).order_by(EnrolmentRow.host))
-            return [from_row(Enrolment, row) for row in rows]
+        with translated(), self._single_reads.connect() as connection:
+            rows = connection.execute(all_of(Enrolment).order_by(ENROLMENTS.c.host))
+            return [from_columns(Enrolment, row) for row in rows]
 
     def change_enrolment(
         self, host: str, change: Callable[[Enrolment | None, int], Enrolment | None]
@@ -251,16 +280,18 @@ class Store:
         `change` gets the enrolment, None where there is none, and the number of hosts without a key; it returns None to
         remove it.
         """
-        with self._session() as session:
-            row = session.get(EnrolmentRow, host, with_for_update=True)
-            before = None if row is None else from_row(Enrolment, row)
-            pending = session.scalar(select(func.count()).where(EnrolmentRow.key == "")) or 0
-            after = change(before, pending)
-            if after is None and row is not None:
-                session.delete(row)
-            elif after is not None and after != before:
-                session.merge(EnrolmentRow(**to_columns(after)))
-                session.flush()
+        this = ENROLMENTS.c.host == host
+        with self._writing() as connection:
+            row = connection.execute(by_key(Enrolment, lock=True), {"key": host}).one_or_none()
+            before = None if row is None else from_columns(Enrolment, row)
+            without_key = select(func.count()).select_from(ENROLMENTS).where(ENROLMENTS.c.key == "")
+            after = change(before, connection.execute(without_key).scalar_one())
+            if after is None:
+                connection.execute(delete(ENROLMENTS).where(this))
+            elif before is None:
+                connection.execute(insertion(Enrolment), to_columns(after))
+            elif after != before:
+                connection.execute(update(ENROLMENTS).where(this).values(to_columns(after)))
             return before, after
 
     # Outbox ----------------------------------------------------------------------------------------------------
@@ -282,7 +313,7 @@ class Store:
 
         Raises StaleEpoch for a replaced owner: its commands may have been refused, and stay for the new one.
         """
-        with translated(), self.engine.begin() as connection:
+        with self._writing() as connection:
             _fence(connection, shard, owner, epoch)
             for chunk in chunks(list(ids)):
                 connection.execute(removal(Command), {"keys": chunk})
@@ -291,19 +322,14 @@ class Store:
 
     def save_time_model(self, function: str, board: str, model: TimeModel, samples: int, now_s: float) -> None:
         """Store a refitted time model in place of the one before."""
-        row = TimeModelRow(
-            function=function,
-            board=board,
-            a_s=model.a_s,
-            b_s_per_byte=model.b_s_per_byte,
-            samples=samples,
-            fitted_at=now_s,
-        )
-        with self._session() as session:
-            session.merge(row)
+        fit = {"a_s": model.a_s, "b_s_per_byte": model.b_s_per_byte, "samples": samples, "fitted_at": now_s}
+        this = (TIME_MODELS.c.function == function) & (TIME_MODELS.c.board == board)
+        with self._writing() as connection:
+            if not connection.execute(update(TIME_MODELS).where(this).values(fit)).rowcount:
+                connection.execute(insert(TIME_MODELS), {"function": function, "board": board, **fit})
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def _writing(self) -> Iterator[Connection]:
         """Begin; commit at the end, or roll back; translate the database's errors into the pool's."""
-        with translated(), self._writers.begin() as session:
-            yield session
+        with translated(), self.engine.begin() as connection:
+            yield connection

@@ -18,15 +18,14 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
 from fpga_pool.model.objects.history import HistoryEntry, caused_by
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
-from fpga_pool.model.objects.servers import Server
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
-from fpga_pool.store.tables.mapping import PLACES, called, table, to_columns
-from fpga_pool.store.tables.models import CommandRow, RunRow
+from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
 
 # ---- Statements that change rows, built once
 
@@ -196,7 +195,6 @@ class SqlTransaction(Reads):
             self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
 
     def save(self, thing: Stored) -> None:
-        """Store a changed object."""
         cls = type(thing)
         key = getattr(thing, PLACES[cls].key)
         known = self._one(cls, key)
@@ -234,7 +232,6 @@ class SqlTransaction(Reads):
             yield from ((thing, entry) for entry in thing.history if not known or entry.number > known[-1].number)
 
     def remove_servers(self, names: Collection[str]) -> None:
-        """Forget servers, by name."""
         if names:
             self.flush([Server])
             for name in names:
@@ -242,25 +239,21 @@ class SqlTransaction(Reads):
             self._connection.execute(removal(Server), {"keys": sorted(names)})
 
     def send(self, command: Command) -> None:
-        """Put a command into the outbox."""
         self._commands.append(changed(command, request_id=self.request_id) if self.request_id else command)
 
     def drop_commands(self, host: str) -> None:
-        """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         self.flush([Command])
-        mine = CommandRow.shard == self.shard.name, CommandRow.host == host, CommandRow.slot != ""
-        self._connection.execute(delete(CommandRow).where(*mine))
+        mine = COMMANDS.c.shard == self.shard.name, COMMANDS.c.host == host, COMMANDS.c.slot != ""
+        self._connection.execute(delete(COMMANDS).where(*mine))
 
     def record_run(self, run: Run) -> None:
-        """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
         if run.job in self._completions:
             raise DuplicateId(f"{called(Run, run.job)}: exists already")
         self._completions[run.job] = run
 
     def forget_run(self, job_uuid: str) -> None:
-        """Remove the recorded completion of a job that has to compute again."""
         if self._completions.pop(job_uuid, None) is None:
-            self._connection.execute(delete(RunRow).where(RunRow.job == job_uuid))
+            self._connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""

@@ -17,9 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.model.exceptions import ServiceUnavailable, TransferRefused
 from fpga_pool.transfer.connections import Connection, Connections, Held
-from fpga_pool.transfer.door import Door
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
-from fpga_pool.transfer.port import Limits, Port, TokenBucket
+from fpga_pool.transfer.port import Door, Limits, Port, TokenBucket
 from fpga_pool.transfer.session import REASONS, Session
 from fpga_pool.transfer.stream import FrameStream
 from fpga_pool.transfer.tokens import source_of

@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
+from fpga_pool.model.values import changed
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection
-from fpga_pool.transfer.door import check_first, no_hello
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.lane import Lane
-from fpga_pool.transfer.port import Port, Spool, TokenBucket
+from fpga_pool.transfer.port import Port, Spool, TokenBucket, check_first, no_hello
 from fpga_pool.transfer.schedule import NoLimit, Pacer, RateSchedule
 from fpga_pool.transfer.stream import FrameStream
 from fpga_pool.transfer.tokens import TransferGrant
@@ -116,7 +115,7 @@ class Session:
         admission = await self._ask(self._port.handler.admit, grant)
         source = self._held_source(grant)
         if source:
-            await self._ask(self._port.handler.seen, replace(grant, source=source))
+            await self._ask(self._port.handler.seen, changed(grant, source=source))
         spool = Spool(admission.spool_path, grant.input_bytes)
         own_rate = TokenBucket(admission.rate_bps, self._now_s())
         try:

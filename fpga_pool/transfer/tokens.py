@@ -10,61 +10,45 @@ import base64
 import contextlib
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.model.exceptions import TransferRefused
 
 #: "copy" is for the agent that reads a result as the input of another job: the result stays.
 Purpose = Literal["send", "fetch", "copy"]
 
+_NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+#: Claims that a JWT has names for.
+_CLAIMS = {"host": "aud", "token_id": "jti", "deadline_s": "exp"}
 #: {"alg":"EdDSA","typ":"JWT"}
 _HEADER = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferGrant:
-    """What a token permits."""
+class TransferGrant(msgspec.Struct, frozen=True, kw_only=True, rename=_CLAIMS):
+    """What a token permits; a token that says anything else of it is none."""
 
-    job: str
+    job: _NotEmpty
     #: Counts the times the job was placed; bytes of an older attempt are not mixed with those of a newer one.
-    attempt: int
-    project_id: str
+    attempt: _Count
+    project_id: _NotEmpty
     #: The responder whose data port may accept it.
-    host: str
+    host: _NotEmpty
     purpose: Purpose
     #: Exactly so many bytes of input; not one more is accepted.
-    input_bytes: int
+    input_bytes: _Count
     #: UUID4; the responder accepts each once.
-    token_id: str
+    token_id: _NotEmpty
     #: Seconds since the epoch (UTC) after which the token opens no stream; one that is open goes on.
-    deadline_s: float
+    deadline_s: Annotated[float, msgspec.Meta(ge=0)]
     #: Where the client says that it sends from (`source_of`), if the host there shall hold its stream to the plan.
     source: str = ""
     #: It sends through a tap, where its source may be another than the one that is seen here.
     tap: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("job", "project_id", "host", "token_id"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not value:
-                raise InvalidInput(f"{name}: expected a non-empty string")
-        for name in ("attempt", "input_bytes"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise InvalidInput(f"{name}: expected an integer of at least 0")
-        if self.purpose not in get_args(Purpose):
-            raise InvalidInput(f"purpose: expected one of {', '.join(get_args(Purpose))}")
-        if not isinstance(self.source, str):
-            raise InvalidInput("source: expected a string")
-        if type(self.tap) is not bool:
-            raise InvalidInput("tap: expected true or false")
-        if type(self.deadline_s) not in (int, float) or not self.deadline_s >= 0:
-            raise InvalidInput("deadline_s: expected seconds since the epoch")
 
 
 def source_of(address: str, port: int) -> str:
@@ -77,19 +61,7 @@ def source_of(address: str, port: int) -> str:
 
 def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
     """Make the token for `grant`."""
-    claims = {
-        "jti": grant.token_id,
-        "aud": grant.host,
-        "exp": grant.deadline_s,
-        "job": grant.job,
-        "attempt": grant.attempt,
-        "project_id": grant.project_id,
-        "purpose": grant.purpose,
-        "input_bytes": grant.input_bytes,
-        "source": grant.source,
-        "tap": grant.tap,
-    }
-    signed = f"{_HEADER}.{_text(msgspec.json.encode(claims))}"
+    signed = f"{_HEADER}.{_text(msgspec.json.encode(grant))}"
     return f"{signed}.{_text(private_key.sign(signed.encode()))}"
 
 
@@ -110,34 +82,15 @@ def verify(token: str, public_keys: Sequence[Ed25519PublicKey], host: str, now_s
 
 
 def _read(token: str, public_keys: Sequence[Ed25519PublicKey]) -> TransferGrant:
-    try:
-        claims = _claims(token, public_keys)
-        return TransferGrant(
-            job=claims["job"],
-            attempt=claims["attempt"],
-            project_id=claims["project_id"],
-            host=claims["aud"],
-            purpose=claims["purpose"],
-            input_bytes=claims["input_bytes"],
-            token_id=claims["jti"],
-            deadline_s=claims["exp"],
-            source=claims["source"],
-            tap=claims["tap"],
-        )
-    # The cause is dropped: its text may hold parts of the token.
-    except (InvalidSignature, InvalidInput, KeyError, TypeError, ValueError):
-        raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool") from None
-
-
-def _claims(token: str, public_keys: Sequence[Ed25519PublicKey]) -> Any:
     signed, _, signature = token.rpartition(".")
     header, _, payload = signed.partition(".")
-    if header == _HEADER:
-        for key in public_keys:
+    # The cause is dropped: its text may hold parts of the token.
+    with contextlib.suppress(TypeError, ValueError):
+        for key in public_keys if header == _HEADER else ():
             with contextlib.suppress(InvalidSignature):
                 key.verify(_bytes(signature), signed.encode())
-                return msgspec.json.decode(_bytes(payload))
-    raise InvalidSignature
+                return msgspec.json.decode(_bytes(payload), type=TransferGrant)
+    raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool")
 
 
 def _text(data: bytes) -> str:

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.api.stack import api_identity, make_application
 from fpga_pool.cli.daemons.process import configure
-from fpga_pool.conf.api import NOAUTH
+from fpga_pool.conf.services import NOAUTH
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport

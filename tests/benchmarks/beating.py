@@ -1,5 +1,7 @@
 """A process that is many agents to a scheduler: each tells every so often that its two cards are as they were.
 
+Every 10 s it tells its counters, too.
+
     python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL SECONDS
 
 Says "ready" when every agent is known to the pool, and at the end, as JSON, how long the scheduler took for each
@@ -11,6 +13,7 @@ import json
 import sys
 import threading
 import time
+import uuid
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
@@ -18,15 +21,17 @@ from oslo_config import cfg
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
+from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.rpc.identity import Identity, key_text
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role, key_text
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
 from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.store import Store
 
 CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
+#: How often each tells its counters.
+COUNTED_S = 10.0
 #: Agents that join at once.
 JOINING = threading.Semaphore(8)
 
@@ -48,11 +53,22 @@ def machine(host):
     return Agent(host, slots)
 
 
-def heartbeat(agent, beat):
+def counters():
+    """What a host with four guests says of itself."""
+    guests = tuple(GuestCounters(uuid=str(uuid.uuid4()), cpus=1.25) for _ in range(4))
+    return HostCounters(
+        at=time.time(), cpus=64.0, busy_cpus=12.34, memory_bytes=1 << 38, used_bytes=1 << 37, received_bps=1.23e9,
+        sent_bps=4.56e8, cpu_pressure=0.0123, memory_pressure=0.0, io_pressure=0.0456, guests=guests,
+        cards=tuple(CardCounters(card=card, dma_bps=7.89e9) for card in CARDS),
+    )  # fmt: skip
+
+
+def heartbeat(agent, beat, *, counted=False):
     host = agent.host
     return Heartbeat(
         host=host, agent_id=host, boot=1, beat=beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
         data_address="192.0.2.1", data_port=7000, slots=agent.observed_slots(), jobs=(),
+        counters=counters() if counted else None,
     )  # fmt: skip
 
 
@@ -64,6 +80,7 @@ class Beating(threading.Thread):
         self._api = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
         self._agent, self._phase_s = machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
+        self._counted_every = max(round(COUNTED_S / interval_s), 1)
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
 
@@ -84,7 +101,7 @@ class Beating(threading.Thread):
             beat += 1
             asked_s = time.monotonic()
             try:
-                self._api.heartbeat(heartbeat(self._agent, beat))
+                self._api.heartbeat(heartbeat(self._agent, beat, counted=beat % self._counted_every == 0))
             except MessagingError:
                 self.unanswered += 1
             else:
@@ -124,4 +141,5 @@ def main(url, database_url, prefix, agents, interval_s, seconds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5]), float(sys.argv[6]))
+    url, database_url, prefix, agents, interval_s, seconds = sys.argv[1:]
+    main(url, database_url, prefix, int(agents), float(interval_s), float(seconds))

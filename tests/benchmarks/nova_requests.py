@@ -39,8 +39,7 @@ from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.filters import FpgaPoolSlotFilter
 from fpga_pool.nova_plugin.learned import FpgaPoolLearnedWeigher
 from fpga_pool.nova_plugin.weighers import FpgaPoolBenefitWeigher
-from fpga_pool.rpc.identity import Gate
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Role
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
 
 CARDS, SLOTS = ("0000:3b:00.0", "0000:af:00.0"), 4

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fpga_pool.core.makespan.greedy.reserving import FILLED, costs, place_prices, unavoidable_s
+from fpga_pool.core.makespan.reserving import FILLED, costs, place_prices, unavoidable_s
 
 PLACES, FUNCTIONS = np.array([80, 80, 80]), 5
 #: By name: requests, how many times as long at most on another board, and the range of run times in seconds.

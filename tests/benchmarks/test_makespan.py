@@ -93,7 +93,7 @@ def planned(seeds, params, *shape, **more):
     """Plan a batch of each seed; return seconds of planning, and ratios to the bounds.  One batch is kept at a time."""
     times_s, ratios = [], []
     for seed in seeds:
-        problem = workload(*shape, seed, **more)
+        problem = workload(*shape, seed=seed, **more)
         began_s = CLOCK()
         found = plan(problem, params, np.random.default_rng(seed), CLOCK)
         times_s.append(CLOCK() - began_s)

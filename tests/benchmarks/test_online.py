@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.experiments.benefit import LOAD_S, card_pool, random_trace, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import bound_vcpus
+from fpga_pool.experiments.figures.benefit.runs import (
+    LOADS_S,
+    bound_vcpus,
+    card_pool,
+    random_trace,
+    reference_catalogue,
+)
 from fpga_pool.sim.benefit.live import simulate
 
 HOSTS, CARDS, ALPHA = 1000, 2, 4.0
@@ -39,7 +44,7 @@ class Timed:
 @pytest.mark.parametrize("policy", ["benefit_replace", "benefit_plus"])
 @pytest.mark.parametrize("jobs", [100_000, 1_000_000])
 def test_large_pool(policy, jobs):
-    pool = card_pool(reference_catalogue("a"), LOAD_S[0], hosts=HOSTS, cards=CARDS)
+    pool = card_pool(reference_catalogue("a"), LOADS_S[0], hosts=HOSTS, cards=CARDS)
     trace = random_trace(pool, ALPHA, jobs / (ALPHA * HOSTS * CARDS), seed=1)
     timed = Timed(load_policy("online", policy))
     began_s = time.process_time()

@@ -13,7 +13,7 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.lattice.bounds import tight_bound_s
-from fpga_pool.core.lattice.ranking import downset_ranks
+from fpga_pool.core.lattice.paper import downset_ranks
 from fpga_pool.sim.lattice.workloads import Wanted, generate
 
 PAPERS = ("fifo", "heft", "heft_shortest", "mfit", "lattice")

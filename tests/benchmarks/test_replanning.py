@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Makespan, MakespanParams, plan
-from fpga_pool.core.makespan.online.replan import ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import underway_at
+from fpga_pool.core.makespan.replan import ReplanParams, replan
+from fpga_pool.core.makespan.underway import underway_at
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_makespan import reference_loop_s, workload

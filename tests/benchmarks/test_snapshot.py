@@ -24,10 +24,8 @@ from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.follower import PoolFollower
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
-from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
+from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.changes import Snapshots

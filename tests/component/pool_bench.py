@@ -28,6 +28,7 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters, HostLoad
 from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
     Calibration,
@@ -52,18 +53,16 @@ from fpga_pool.model.objects.progress import flow_of
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import require_seen
-from fpga_pool.model.rules.batch import admission, holding
-from fpga_pool.model.rules.batch.dry_run import DryRun
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.batch.dry_run import DryRun, batch_detail
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
-from fpga_pool.model.rules.inventory import cards, designs
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
-from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared import cards, changes, designs
+from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
-from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task import admission as task_admission
@@ -179,6 +178,21 @@ class SlotAgent(Streams):
         digest = hashlib.sha256(output).hexdigest()
         self._jobs.keep_result(job, JobResult(files.result_path(job.uuid), len(output), digest, output))
         return e.ComputationEnded(**about, compute_s=0.25, result_bytes=len(output), result_sha256=digest)
+
+
+#: What the first of the two hosts has measured.
+COUNTERS = HostCounters(
+    at=1000.0,
+    cpus=8.0,
+    busy_cpus=6.25,
+    memory_bytes=1 << 34,
+    used_bytes=1 << 33,
+    received_bps=2.5e6,
+    sent_bps=0.0,
+    cpu_pressure=0.125,
+    guests=(GuestCounters(uuid="00000000-0000-0000-0000-000000000009", cpus=1.5),),
+    cards=(CardCounters(card="card-0", dma_bps=4e9),),
+)
 
 
 class PoolBench:
@@ -406,8 +420,8 @@ class PoolBench:
 
     def change_batch(self, project_id, uuid, change, seen=None):
         with self._answering("change_batch"):
-            holding.change_batch(self.tx, uuid, project_id, change, time.time(), seen)
-            holding.hold_jobs(self.tx, uuid, time.time())
+            admission.change_batch(self.tx, uuid, project_id, change, time.time(), seen)
+            admission.hold_jobs(self.tx, uuid, time.time())
             batch = self.tx.batch(uuid)
         if self.plans_at_once and not batch.withheld:
             self.plan(uuid)
@@ -602,6 +616,10 @@ class PoolBench:
     def hosts(self, page=EVERYTHING):
         with self._answering("hosts"):
             return self._page(self.tx.hosts(), page)
+
+    def counters(self, host=None):
+        with self._answering("counters"):
+            return [HostLoad(host="node-1", counters=COUNTERS)] if host in (None, "node-1") else []
 
     def services(self):
         with self._answering("services"):

@@ -113,6 +113,7 @@ def test_commands_of_other_roles_name_the_extra_that_they_lack():
     program = """
 from importlib.metadata import entry_points
 
+sys.argv[1:] = ["plan"]  # the simulator imports what its command needs
 commands = [entry for entry in entry_points(group="console_scripts") if entry.module == "fpga_pool.cli.roles"]
 print(json.dumps({entry.name: entry.load()() for entry in commands}))
 """

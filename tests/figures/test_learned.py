@@ -20,6 +20,8 @@ RANGES = tomllib.loads((Path(__file__).parent / "learned.toml").read_text())["ra
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
 #: How each figure is reduced: to 45 tasks, or 90 where convergence and changes are shown.
 REDUCED = {number: Settings(seeds=(0, 1), points=2, scale=0.03) for number in EXPERIMENT}
+#: Half the worlds of each seed.
+REDUCED[14] = Settings(seeds=(0, 1), scale=0.5)
 
 
 @cache

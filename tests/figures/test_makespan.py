@@ -12,7 +12,7 @@ import pytest
 
 from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.makespan import EXPERIMENTS, hosts
+from fpga_pool.experiments.figures.makespan import EXPERIMENTS
 from fpga_pool.experiments.figures.makespan.workload import Form
 
 #: The first test of a figure makes it: a minute at most, on processors that are not shared.
@@ -37,17 +37,14 @@ REDUCED = {
 
 
 #: Cases that the paper names, instead of places evenly chosen.
-_NAMED = {
-    3: [hosts.Case(*panel, place) for panel, places in _HOSTS.items() for place in places],
-    7: [1, 6, 10],
-}
+_NAMED = {3: _HOSTS, 7: {"last": (1, 6, 10)}}
 
 
 @cache
 def figure(number):
     experiment = EXPERIMENT[number]
     if number in _NAMED:
-        experiment = replace(experiment, cases=lambda _: _NAMED[number])
+        experiment = replace(experiment, places=_NAMED[number])
     return make(experiment, REDUCED[number])
 
 

@@ -13,6 +13,7 @@ from fpga_pool.experiments.embedded import embedded_pool
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
 from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.waiting import wait_until
 
 VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
 #: What runs as a script where a name gets into the page as markup.
@@ -66,6 +67,17 @@ def browser():
 def dashboard(browser, pool):
     with watched_page(browser, pool.endpoint) as watched:
         yield watched
+
+
+def test_a_host_is_shown_with_what_it_has_measured(pool, dashboard):
+    (load,) = wait_until(lambda: pool.client.counters("requester-1"), "the agent has measured its host")
+    page = dashboard.page
+    dashboard.open("pool")
+    page.get_by_role("button", name="requester-1").click()
+    detail = page.get_by_role("complementary", name="Detail")
+    expect(detail.locator("dt").filter(has_text=re.compile("^busy cpus$"))).to_be_visible()
+    value = detail.locator("dt").filter(has_text=re.compile("^cpus$")).locator("xpath=following-sibling::dd[1]")
+    expect(value).to_have_text(f"{load.counters.cpus:.0f}")
 
 
 def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):

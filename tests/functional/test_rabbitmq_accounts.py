@@ -16,10 +16,9 @@ from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Host
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.notifier import FAILED, GROUP, SENT, publisher
 from fpga_pool.rpc.permissions import permissions
-from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, TARGET, answers, server, transport
 from support.peers import agent_gate, scheduler_gate

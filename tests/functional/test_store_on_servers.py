@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from fpga_pool.store.tables.models import Base
+from fpga_pool.store.tables import METADATA
 
 COMPONENT_TESTS = Path(__file__).parents[1] / "component" / "store"
 PORTABLE = (
@@ -65,5 +65,5 @@ def connection(request, migrated):
 
 def delete_all_rows(engine):
     with engine.begin() as emptied:
-        for table in reversed(Base.metadata.sorted_tables):
+        for table in reversed(METADATA.sorted_tables):
             emptied.execute(table.delete())

@@ -28,8 +28,11 @@ from fpga_pool.model.flavor import (  # noqa: E402
 from fpga_pool.model.rules.shared.columns import PoolColumns  # noqa: E402
 from fpga_pool.nova_plugin import conf as plugin_conf  # noqa: E402
 from fpga_pool.nova_plugin import pool as plugin_pool  # noqa: E402
-from fpga_pool.rpc.identity import Gate  # noqa: E402
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role  # noqa: E402
+from fpga_pool.rpc.identity import (  # noqa: E402
+    SCHEDULER_METHODS,
+    Gate,
+    Role,
+)
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport  # noqa: E402
 
 BOARD, KIND = "demo", "small"

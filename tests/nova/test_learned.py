@@ -13,7 +13,7 @@ from cloud import Cloud, extra_specs
 from handlers import PluginCase
 
 from fpga_pool.conf.learned import write_network
-from fpga_pool.core.cluster.scorer import FEATURES, PARAMETERS, Network
+from fpga_pool.core.cluster.learned import FEATURES, PARAMETERS, Network
 from fpga_pool.nova_plugin import learned
 from fpga_pool.nova_plugin.pool import Breaker
 

@@ -20,8 +20,7 @@ from fpga_pool.cli.admin.keys import create_key_pairs
 from fpga_pool.client import Client
 from fpga_pool.experiments.embedded import Options, config_text
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store import Store
 from support.peers import identity

@@ -7,8 +7,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fpga_pool.conf.catalogue import private_key
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import AGENT_METHODS, SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import AGENT_METHODS, SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 

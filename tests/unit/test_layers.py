@@ -7,6 +7,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -192,9 +193,13 @@ def is_global_random(name: str) -> bool:
     return parts[:2] == ["numpy", "random"] and len(parts) > 2 and parts[2] not in PURE_RANDOM
 
 
-def violations(source: str, module: str, is_package: bool = False) -> list[str]:
-    """Return "line: what, why" for everything in a module's source that the table forbids."""
-    tree = ast.parse(source)
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def violations(tree: ast.Module, module: str, is_package: bool = False) -> list[str]:
+    """Return "line: what, why" for everything in a module that the table forbids."""
     room = room_of(module)
     found = list(imports_of(tree, module, is_package))
     if room is None:
@@ -225,7 +230,7 @@ def test_every_module_keeps_to_its_layer():
     problems = [
         f"{path.relative_to(ROOT)}:{problem}"
         for path in modules()
-        for problem in violations(path.read_text(), module_name(path), path.name == "__init__.py")
+        for problem in violations(tree_of(path), module_name(path), path.name == "__init__.py")
     ]
     assert not problems, "\n".join(problems)
 
@@ -235,7 +240,7 @@ def test_modules_do_not_import_each_other_in_circles():
     graph = {}
     for name, path in paths.items():
         # Those within functions, and for types alone, are made later or never.
-        at_once = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        at_once = [node for node in tree_of(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
         imported = imports_of(ast.Module(at_once, []), name, path.name == "__init__.py")
         # An object is in the module that it is imported from.
         found = {one.name if one.name in paths else one.name.rpartition(".")[0] for one in imported}
@@ -300,7 +305,7 @@ def test_reads_the_modules_of_this_repository():
     ],
 )
 def test_finds_violation(module, source, reason):
-    assert [problem for problem in violations(source, f"{PACKAGE}.{module}") if reason in problem]
+    assert [problem for problem in violations(ast.parse(source), f"{PACKAGE}.{module}") if reason in problem]
 
 
 @pytest.mark.parametrize(
@@ -321,18 +326,18 @@ def test_finds_violation(module, source, reason):
     ],
 )
 def test_lets_pass(module, source):
-    assert violations(source, f"{PACKAGE}.{module}") == []
+    assert violations(ast.parse(source), f"{PACKAGE}.{module}") == []
 
 
 def test_resolves_relative_imports_of_a_package_from_the_package_itself():
     # In fpga_pool/core/__init__.py one dot is fpga_pool.core, two dots are fpga_pool.
-    assert violations("from . import types", f"{PACKAGE}.core", is_package=True) == []
-    assert violations("from .. import store", f"{PACKAGE}.core", is_package=True)
+    assert violations(ast.parse("from . import types"), f"{PACKAGE}.core", is_package=True) == []
+    assert violations(ast.parse("from .. import store"), f"{PACKAGE}.core", is_package=True)
 
 
 def test_the_package_itself_imports_no_room():
-    assert violations("from fpga_pool.core import types", PACKAGE, is_package=True)
+    assert violations(ast.parse("from fpga_pool.core import types"), PACKAGE, is_package=True)
 
 
 def test_names_the_line_of_a_violation():
-    assert violations("import math\n\nimport time\n", f"{PACKAGE}.core.x")[0].startswith("3: time")
+    assert violations(ast.parse("import math\n\nimport time\n"), f"{PACKAGE}.core.x")[0].startswith("3: time")

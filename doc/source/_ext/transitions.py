@@ -12,13 +12,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from fpga_pool.model.agent import events as agent_events
-from fpga_pool.model.agent import hold as agent_hold
 from fpga_pool.model.agent import job as agent_job
 from fpga_pool.model.agent import slot as agent_slot
+from fpga_pool.model.agent.instructions import AgentTable
 from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
-from fpga_pool.model.agent.table import AgentTable
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.lifecycle import batch, design, gang, job, lease, migration, process, slot, task
+from fpga_pool.model.lifecycle import batch, design, gang, job, process, slot, task
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.messages import agents as m
 from fpga_pool.model.messages import gangs as gm
@@ -224,10 +223,10 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
         ],
     ),
     "migration": (
-        migration.MIGRATION,
+        gang.MIGRATION,
         MigrationState,
         [("", _MIGRATION)],
-        [("", migration.AllSaved()), ("", migration.AllResumed()), ("", migration.MigrationFailed(reason=""))],
+        [("", gang.AllSaved()), ("", gang.AllResumed()), ("", gang.MigrationFailed(reason=""))],
     ),
     "agent-job": (
         agent_job.JOB,
@@ -276,23 +275,23 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
         ],
     ),
     "agent-hold": (
-        agent_hold.HOLD,
+        agent_slot.HOLD,
         HoldState,
         [("", Hold(action=_HOLD_SLOT))],
         [
-            ("the same use", agent_hold.HoldRequested(slot="h/c/r", action=_HOLD_SLOT)),
-            ("another use", agent_hold.HoldRequested(slot="h/c/r", action=changed(_HOLD_SLOT, function="g"))),
-            ("", agent_hold.PreparationBegan(slot="h/c/r")),
-            ("", agent_hold.Prepared(slot="h/c/r")),
-            ("", agent_hold.PreparationFailed(slot="h/c/r", problem="")),
-            ("", agent_hold.FreeRequested(slot="h/c/r", action=m.FreeSlot(instance=_NAME, lease_epoch=1))),
+            ("the same use", agent_slot.HoldRequested(slot="h/c/r", action=_HOLD_SLOT)),
+            ("another use", agent_slot.HoldRequested(slot="h/c/r", action=changed(_HOLD_SLOT, function="g"))),
+            ("", agent_slot.PreparationBegan(slot="h/c/r")),
+            ("", agent_slot.Prepared(slot="h/c/r")),
+            ("", agent_slot.PreparationFailed(slot="h/c/r", problem="")),
+            ("", agent_slot.FreeRequested(slot="h/c/r", action=m.FreeSlot(instance=_NAME, lease_epoch=1))),
         ],
     ),
     "lease": (
-        lease.LEASE,
+        slot.LEASE,
         type(_LEASE.state),
         [("", _LEASE)],
-        [("", lease.LeaseBroken(reason="")), ("", lease.LeaseRestored()), ("", lease.LeaseReleased())],
+        [("", slot.LeaseBroken(reason="")), ("", slot.LeaseRestored()), ("", slot.LeaseReleased())],
     ),
 }
 

@@ -7,7 +7,7 @@ from cliff.lister import Lister
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.arguments import positive_days
-from fpga_pool.cli.client.base import Table
+from fpga_pool.cli.client.columns import Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
@@ -16,6 +16,7 @@ from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.sync import Allocations
 from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
+from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.purge import purge
 from fpga_pool.store.store import Store
 
@@ -26,7 +27,6 @@ class Sync(ManageCommand):
     """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Migrate."""
         with self.store() as store:
             store.migrate()
             self.print_line(store.schema_version())
@@ -36,7 +36,6 @@ class Version(ManageCommand):
     """Show the revision of the schema; nothing before the first `db sync`."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Show it."""
         with self.store() as store:
             self.print_line(store.schema_version())
 
@@ -45,10 +44,25 @@ class Check(ManageCommand):
     """Return whether the schema is that of this version; exit status 1 if a scheduler would not start."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Compare."""
         with self.store() as store:
             store.check_schema()
         self.print_line("the schema matches this version of fpga_pool")
+
+
+class Refit(ManageCommand, Lister):
+    """Fit the time models again to the stored runs, and show how functions slow each other down on a card.
+
+    Schedulers do the same all the time; this is for a pool of which none runs, and shows what they have learned.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Fit and show."""
+        with self.store() as store:
+            calibrator = Calibrator(store, configured_catalogue(self.conf), time.time)
+            calibrator.refit()
+        costs = calibrator.slowdown.costs() if calibrator.slowdown is not None else {}
+        rows = [(function, beside, f"{1 + cost:.2f}") for (function, beside), cost in sorted(costs.items(), key=str)]
+        return ("function", "beside", "times as long"), rows
 
 
 class Purge(ManageCommand, Lister):
@@ -58,9 +72,7 @@ class Purge(ManageCommand, Lister):
     models stay as they were fitted until there are new runs.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--older-than",
             type=positive_days,
@@ -70,10 +82,8 @@ class Purge(ManageCommand, Lister):
         )
         parser.add_argument("--project", metavar="ID", help="remove only what belongs to this project")
         parser.add_argument("--dry-run", action="store_true", help="count only, remove nothing")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Remove and count."""
         ended_before = time.time() - parsed_args.older_than * DAY_S
         with self.store() as store:
             store.check_schema()
@@ -93,9 +103,7 @@ class Audit(ManageCommand):
     It may be asked at any time, while the pool runs or not.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what may be asked for."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--idle", action="store_true", help="all work has ended: also report work that is still in progress"
         )
@@ -104,10 +112,8 @@ class Audit(ManageCommand):
             action="store_true",
             help="release the slots of virtual machines that have no allocation in Placement",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Check and print the findings."""
         placement = open_placement(self.conf)
         if parsed_args.repair and placement is None:
             raise InvalidInput("--repair: requires Placement, which is not configured ([placement] auth_type)")

@@ -1,14 +1,23 @@
-"""`fpga-pool-manage host`: which hosts are part of the pool, by the keys of their agents."""
+"""`fpga-pool-manage host`, `service` and `tier`: the hosts of the pool by the keys of their agents, and what runs."""
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cliff.lister import Lister
+from oslo_config import cfg
 
 from fpga_pool.cli.admin.base import ManageCommand
-from fpga_pool.cli.client.base import Moment, Row, Table
-from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.cli.client.columns import Row, Table, as_moment
+from fpga_pool.conf.catalogue import private_key
+from fpga_pool.drivers.tiers.domain import TIERS
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
+from fpga_pool.model.flavor import GuestTier, Tier
+from fpga_pool.model.objects.hosts import Enrolment
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Identity, Role
+from fpga_pool.rpc.transport import MessagingError, transport
 from fpga_pool.services.scheduler.enrolment import approve, invite, revoke
 
 
@@ -18,14 +27,10 @@ class Enroll(ManageCommand, Lister):
     The code is valid for 24 hours. The key that a host has already stays valid until the code is used.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("hosts", nargs="+", metavar="HOST", help="name of a host in the pool ([agent] host)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Create and show."""
         with self.store() as store:
             return ("host", "enrolment_code"), [(host, invite(store, host, time.time())) for host in parsed_args.hosts]
 
@@ -38,16 +43,12 @@ class Approve(ManageCommand):
     reaches.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", nargs="?", help="name of the host in the pool ([agent] host)")
         parser.add_argument("key", metavar="KEY", nargs="?", help="public key of the host's agent, 43 characters")
         parser.add_argument("--all", action="store_true", help="accept all hosts that wait and have no key yet")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Accept."""
         if (parsed_args.key is None) != parsed_args.all:
             raise InvalidInput("expected HOST and KEY, or --all")
         with self.store() as store:
@@ -62,14 +63,10 @@ class Approve(ManageCommand):
 class Revoke(ManageCommand):
     """Remove the key of a host: within seconds none of its messages is accepted, and it is lost to the pool."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Remove."""
         with self.store() as store:
             revoke(store, parsed_args.host)
         self.print_line(f"{parsed_args.host}: revoked")
@@ -79,12 +76,89 @@ class List(ManageCommand, Lister):
     """List the hosts with the keys that are accepted, and those that wait for approval."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read and show."""
         with self.store() as store:
-            rows: list[Row] = [_row(one) for one in store.enrolments()]
+            rows: list[Row] = [_enrolment(one) for one in store.enrolments()]
         return ("host", "state", "key", "waits_for_approval", "changed_at"), rows
 
 
-def _row(one: Enrolment) -> Row:
+def _enrolment(one: Enrolment) -> Row:
     state = "enrolled" if one.key else "pending" if one.offered else "invited"
-    return one.host, state, one.key, one.offered, Moment(one.changed_at)
+    return one.host, state, one.key, one.offered, as_moment(one.changed_at)
+
+
+class ListServices(ManageCommand, Lister):
+    """List the schedulers, and the shards with the scheduler that owns each."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with self.store() as store:
+            store.check_schema()
+            with store.reading() as tx:
+                schedulers, shards = tx.schedulers(), tx.shards()
+        rows: list[Row] = [("scheduler", one.name, "", "", as_moment(one.heard_at)) for one in schedulers]
+        rows += [("shard", one.name, one.owner, one.epoch, as_moment(one.renewed_at)) for one in shards]
+        return ("kind", "name", "owner", "epoch", "heard_at"), rows
+
+
+_COLUMNS = ("host", "instance", "name", "wanted", "tier", "pcpus", "usage")
+
+
+class _TierCommand(ManageCommand, Lister):
+    """A command that asks agents."""
+
+    @contextmanager
+    def agents(self, host: str) -> Iterator[AgentAPI]:
+        """Reach the agents; ServiceUnavailable where that of a host does not answer."""
+        files, places = (getattr(self.conf, name, None) or [] for name in ("config_file", "config_dir"))
+        # oslo.messaging reads no other.
+        cfg.CONF([], project="fpga_pool", default_config_files=files, default_config_dirs=places)
+        messages = transport(cfg.CONF)
+        try:
+            key = private_key("[scheduler] token_key", self.conf.scheduler.token_key)
+            yield AgentAPI(messages, Identity(Role.SCHEDULER, "fpga-pool-manage", key))
+        except MessagingError as error:
+            raise ServiceUnavailable(f"the agent of {host} does not answer, or has no tiers: {error}") from error
+        finally:
+            messages.cleanup()
+
+
+class ListTiers(_TierCommand):
+    """List the guests of a compute node that are in a tier, with their pCPUs and what they use of these."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with self.agents(parsed_args.host) as agents:
+            return _COLUMNS, [_row(parsed_args.host, guest) for guest in agents.tiers(parsed_args.host)]
+
+
+class SetTiers(_TierCommand):
+    """Change the tiers of guests of a compute node while they run: all that are named, or none; two may swap."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")
+        parser.add_argument(
+            "tiers",
+            nargs="+",
+            type=_assignment,
+            metavar="INSTANCE=TIER",
+            help=f"uuid of an instance, and {' or '.join(TIERS)}",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with self.agents(parsed_args.host) as agents:
+            agents.set_tiers(parsed_args.host, dict(parsed_args.tiers))
+            return _COLUMNS, [_row(parsed_args.host, guest) for guest in agents.tiers(parsed_args.host)]
+
+
+def _assignment(text: str) -> tuple[str, Tier]:
+    instance, _, tier = text.partition("=")
+    if not instance or tier not in TIERS:
+        raise argparse.ArgumentTypeError(f"expected INSTANCE=TIER with {' or '.join(TIERS)}, found {text!r}")
+    return instance, Tier(tier)
+
+
+def _row(host: str, guest: GuestTier) -> Row:
+    pcpus = " ".join(map(str, guest.pcpus))
+    usage = " ".join(f"{share:.0%}" for share in guest.usage)
+    return host, guest.instance, guest.name, str(guest.wanted or ""), str(guest.tier), pcpus, usage

@@ -1,6 +1,7 @@
 """`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take an instance now."""
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from oslo_log import log as logging
 
 from fpga_pool.cli.admin.base import ManageCommand, add_cloud_option, compute_service
 from fpga_pool.cli.arguments import positive_seconds
-from fpga_pool.cli.client.base import Row, Table
+from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
@@ -23,6 +24,7 @@ from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, 
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import ALL_PROJECTS, ENDED_INSTANCES, observed
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
+from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.options import has_database
 
 LOG = logging.getLogger(__name__)
@@ -58,9 +60,7 @@ class FlavorCommand(ManageCommand):
 class Create(FlavorCommand, ShowOne):
     """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="of the flavor")
         parser.add_argument("--function", help="function of the catalogue that its slots compute; optional with --tier")
         parser.add_argument("--count", type=int, default=1, metavar="N", help="slots (default: 1)")
@@ -91,7 +91,6 @@ class Create(FlavorCommand, ShowOne):
             "--private", action="store_true", help="create a private flavor; grant projects access to it separately"
         )
         add_cloud_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Create it with all its extra specs, or not at all."""
@@ -139,15 +138,11 @@ class Create(FlavorCommand, ShowOne):
 class Check(FlavorCommand):
     """Find flavors whose extra specs do not agree; exit status 1 if there are any."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of a flavor (default: all)")
         add_cloud_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Check and print the findings."""
         with compute_service(parsed_args.os_cloud) as compute:
             flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
         found = list(self.problems((flavor.name, flavor.extra_specs, flavor.vcpus) for flavor in flavors))
@@ -169,9 +164,7 @@ def _chosen(flavors: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
 class Explain(ManageCommand, Lister):
     """Say of every host whether it could take an instance of this flavor now, and why."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("instance", metavar="INSTANCE", help="uuid of the instance; its flavor is read from Nova")
         parser.add_argument("--function", help="function that its slots compute; Nova is not queried then")
         parser.add_argument(
@@ -191,7 +184,6 @@ class Explain(ManageCommand, Lister):
             f"function and of the project if it is known, else {STAY_S:g})",
         )
         add_cloud_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Compare what is asked for with the pool as its database has it now."""
@@ -203,8 +195,9 @@ class Explain(ManageCommand, Lister):
         catalogue.function(wanted.function)
         with self.store() as store:
             pool = store.pool_columns()
+            slowdown = Calibrator(store, catalogue, time.time).learned()
             with store.reading() as tx:
-                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
+                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models(), slowdown)
         catalogue = known.applied_to(catalogue)
         stay_s = wanted.runtime_s or parsed_args.stay or known.run_time_s(project, wanted.function) or STAY_S
         fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s, known.run_times_s())

@@ -1,9 +1,12 @@
-"""`fpga-pool-manage keys`, `bitstreams` and `designs`: the pool's key pairs, and what is signed with such keys."""
+"""`fpga-pool-manage keys`, `bitstreams`, `designs`, `rabbitmq` and `prepare`: what services need before they start."""
 
 import argparse
 import hashlib
 import os
+import shlex
+import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from cliff.lister import Lister
@@ -11,13 +14,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from fpga_pool.cli.admin.base import ManageCommand
-from fpga_pool.cli.client.base import Row, Table
 from fpga_pool.cli.client.bitstream import read_manifest
+from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
+from fpga_pool.conf.policies import compile_loops, policy_names
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.objects.bitstreams import DesignManifest
+from fpga_pool.rpc.identity import Role
+from fpga_pool.rpc.permissions import permissions
+from fpga_pool.rpc.transport import EXCHANGE
 
 #: What each pair is for, and who needs which half.
 PAIRS = {
@@ -31,14 +38,10 @@ PAIRS = {
 class Create(ManageCommand, Lister):
     """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--directory", type=Path, default=KEYS, help="directory of the keys (default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Make them all, or none."""
         return ("file", "needed by"), create_key_pairs(parsed_args.directory)
 
 
@@ -75,9 +78,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 class FillLibrary(ManageCommand):
     """Fill the library for simulated boards: for each function and region what is missing or not of this key."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--board",
             metavar="BOARD",
@@ -90,10 +91,8 @@ class FillLibrary(ManageCommand):
             default=str(KEYS / "bitstreams.pem"),
             help="private key that signs the bitstreams (default: %(default)s)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Build and sign."""
         catalogue, root = configured_catalogue(self.conf), Path(self.conf.agent.bitstream_library)
         key = private_key("--key", parsed_args.key)
         library = BitstreamLibrary(root)
@@ -108,17 +107,13 @@ class FillLibrary(ManageCommand):
 class SignDesign(ManageCommand):
     """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers)."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
         parser.add_argument("bitstream", metavar="BITSTREAM", help="file with the partial bitstream")
         parser.add_argument("--key", metavar="FILE", required=True, help="private key of the signer")
         parser.add_argument("--output", metavar="FILE", required=True, help="where to write the signature")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Sign."""
         key = private_key("--key", parsed_args.key)
         try:
             manifest: DesignManifest = read(DesignManifest, read_manifest(parsed_args.manifest), "manifest")
@@ -126,3 +121,49 @@ class SignDesign(ManageCommand):
             Path(parsed_args.output).write_bytes(key.sign(manifest.signed(sha256)))
         except OSError as error:
             raise InvalidInput(f"{error.filename}: {error.strerror}") from error
+
+
+class ShowPermissions(ManageCommand):
+    """Print the commands that give an account of RabbitMQ what a process of the pool needs, and no more."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("role", choices=[role.value for role in Role], help="role of the process")
+        parser.add_argument("user", metavar="USER", help="account in RabbitMQ")
+        parser.add_argument("--host", metavar="HOST", default="", help="name of an agent's host in the pool")
+        parser.add_argument(
+            "--notifications",
+            metavar="TOPIC",
+            action="append",
+            default=[],
+            help="topic of notifications that a scheduler sends; can be repeated",
+        )
+        parser.add_argument("--vhost", metavar="VHOST", default="/", help="virtual host (default: %(default)s)")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        role = Role(parsed_args.role)
+        if (role is Role.AGENT) != bool(parsed_args.host):
+            raise InvalidInput("--host: expected for the role agent, and for no other one")
+        if parsed_args.notifications and role is not Role.SCHEDULER:
+            raise InvalidInput("--notifications: expected for the role scheduler only, the others send none")
+        wanted = permissions(role, parsed_args.host, parsed_args.notifications)
+        place = ["-p", parsed_args.vhost, parsed_args.user]
+        names, keys = [wanted.configure, wanted.write, wanted.read], [EXCHANGE, wanted.topic_write, wanted.topic_read]
+        self.print_line(shlex.join(["rabbitmqctl", "set_permissions", *place, *names]))
+        self.print_line(shlex.join(["rabbitmqctl", "set_topic_permissions", *place, *keys]))
+
+
+#: The families that services plan.
+FAMILIES = ("batch", "online", "gang", "task")
+
+
+class Prepare(ManageCommand):
+    """Compile the loops of all policies, so that no service waits for that; run as the user of the services."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        if find_spec("numba") is None:
+            raise InvalidInput("numba is not installed (extra fast): there is nothing to compile")
+        began_s = time.monotonic()
+        for family in FAMILIES:
+            for name in policy_names(family):
+                compile_loops(family, name)
+        self.print_line(f"compiled loops are ready after {time.monotonic() - began_s:.1f} s")

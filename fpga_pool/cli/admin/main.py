@@ -14,7 +14,7 @@ from typing import Any
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cli.app import CommandApp
+from fpga_pool.cli.command import CommandApp
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import InvalidInput
 
@@ -41,12 +41,13 @@ COMMANDS = {
     "host remove": "retire:RemoveHost",
     "host revoke": "hosts:Revoke",
     "keys create": "keys:Create",
-    "prepare": "prepare:Prepare",
-    "rabbitmq permissions": "messages:ShowPermissions",
-    "service list": "nodes:ListServices",
+    "prepare": "keys:Prepare",
+    "rabbitmq permissions": "keys:ShowPermissions",
+    "refit": "database:Refit",
+    "service list": "hosts:ListServices",
     "slot remove": "retire:RemoveSlot",
-    "tier list": "nodes:ListTiers",
-    "tier set": "nodes:Set",
+    "tier list": "hosts:ListTiers",
+    "tier set": "hosts:SetTiers",
 }
 
 

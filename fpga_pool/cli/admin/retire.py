@@ -11,7 +11,7 @@ from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.objects.cards import card_name
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.model.rules.inventory.cards import obstacles, retire_slots
+from fpga_pool.model.rules.shared.cards import obstacles, retire_slots
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.sync import Sync
@@ -26,9 +26,7 @@ LOOK_S = 1.0
 class Remove(ManageCommand):
     """Base of the commands: drain, wait for the users to leave and the agent to stop reporting, then remove."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help=self.what)
         parser.add_argument(
             "--timeout",
@@ -38,7 +36,6 @@ class Remove(ManageCommand):
             help="how long to wait until nothing uses the slots; after that, the users are listed, and the slots stay "
             "drained (default: %(default)s)",
         )
-        return parser
 
     #: Names that it takes, for the help.
     what: str

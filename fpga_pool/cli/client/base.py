@@ -1,35 +1,41 @@
-"""Base of the commands of `fpga-pool`."""
+"""Base of the commands of `fpga-pool`: what they ask the pool, and how they show what it answers."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from cliff.columns import FormattableColumn
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import moment, positive_count
+from fpga_pool.cli.client.columns import Columns, One, Table, single, table
 from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound
 
 #: How points in time are written.
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
-Table = tuple[Sequence[str], Sequence[Row]]
 
 
 class PoolCommand(CheckedCommand):
     """A command that asks the pool."""
+
+    #: The method of the client that asks.
+    ASK: ClassVar[Callable[..., Any]]
+    #: What is shown of each object that it returns.
+    COLUMNS: Columns = ()
 
     @property
     def client(self) -> Client:
         """The client that the application made: `fpga-pool` itself, or `openstack` by our plug-in."""
         manager = getattr(self.app, "client_manager", None)
         return cast("Client", manager.fpga if manager else cast("Any", self.app).client)
+
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
+        """Return what the pool answers."""
+        return getattr(self.client, type(self).ASK.__name__)(*arguments, **filters)
 
     def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
         """Return what `act` returns for each name; go on after an error, and count the errors at the end."""
@@ -50,6 +56,12 @@ class PoolCommand(CheckedCommand):
 class PoolLister(PoolCommand, Lister):
     """A command that ends with a table."""
 
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        return table(self.ask(**self.filters(parsed_args)), self.COLUMNS)
+
 
 class LongLister(PoolLister):
     """A list whose table has few columns, to fit a terminal, unless others are asked for; data has all columns."""
@@ -57,11 +69,9 @@ class LongLister(PoolLister):
     #: Names of the columns of the table.
     SHORT: Sequence[str] = ()
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--long", action="store_true", help="show all columns, as -f json and -f csv do")
-        return parser
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
@@ -72,33 +82,17 @@ class LongLister(PoolLister):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class Rate(FormattableColumn[Any]):
-    """A rate in bits per second, perhaps without a limit: with a unit for people."""
-
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        if self._value == float("inf"):
-            return "unlimited"
-        for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-            if self._value >= factor:
-                return f"{self._value / factor:.4g} {unit}"
-        return f"{self._value:.4g} bit/s"
-
-    def machine_readable(self) -> float | None:
-        """Leave it a number; JSON has no infinity."""
-        return None if self._value == float("inf") else self._value
-
-
-class Pages:
-    """The options of a list: which objects, in which order, from which one on."""
+class Pages(PoolLister):
+    """A list with options: which objects, in which order, from which one on."""
 
     #: Options that take one or several values, and what they are called.
     FILTERS: Mapping[str, str] = {}
-    #: Field by which the list is sorted, and how without `--sort`.
+    #: Field by which the list is sorted, how without `--sort`, and how many rows there are without `--limit`.
     SORT, ORDER = "name", "asc"
+    LIMIT: int | None = None
 
-    def add_pages(self, parser: argparse.ArgumentParser, limit: int | None = None) -> None:
-        """Describe the options."""
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         for name, metavar in self.FILTERS.items():
             parser.add_argument(
                 f"--{name}",
@@ -116,16 +110,14 @@ class Pages:
         parser.add_argument(
             "--limit",
             type=positive_count,
-            default=limit,
+            default=self.LIMIT,
             metavar="N",
-            help=f"maximum number of rows (default: {limit or 'all'})",
+            help=f"maximum number of rows (default: {self.LIMIT or 'all'})",
         )
         parser.add_argument("--marker", metavar="ID", help="begin after this one, the last row of an earlier list")
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return what to ask the API for."""
-        names = ("limit", "sort", "marker", *self.FILTERS)
-        return {name: getattr(parsed_args, name) for name in names}
+        return {name: getattr(parsed_args, name) for name in ("limit", "sort", "marker", *self.FILTERS)}
 
 
 def add_projects(parser: argparse.ArgumentParser) -> None:
@@ -137,87 +129,75 @@ def add_projects(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class NewestLister(Pages, PoolLister):
-    """A table of the newest objects of the project."""
+class NewestLister(Pages):
+    """A table of the newest objects of the project; with their projects if these are several."""
 
     FILTERS: Mapping[str, str] = {"state": "STATE"}
-    SORT, ORDER = "created_at", "desc"
+    SORT, ORDER, LIMIT = "created_at", "desc", 100
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        self.add_pages(parser, 100)
-        parser.add_argument(
-            "--since",
-            type=moment,
-            metavar="TIME",
-            help=f"only created then or later: {TIMES}",
-        )
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--since", type=moment, metavar="TIME", help=f"only created then or later: {TIMES}")
         add_projects(parser)
-        return parser
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return what to ask the API for."""
         return super().filters(parsed_args) | {"since": parsed_args.since, "project_id": parsed_args.project_id}
 
-    def with_projects(self, parsed_args: argparse.Namespace, listed: Sequence[Any], table: Table) -> Table:
-        """Return the table of what is listed, with their projects if these are several."""
-        if parsed_args.project_id != "all":
-            return table
-        columns, rows = table
-        return (*columns, "project_id"), [(*row, one.project_id) for row, one in zip(rows, listed, strict=True)]
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        columns = [*self.COLUMNS, "project_id"] if parsed_args.project_id == "all" else self.COLUMNS
+        return table(self.ask(**self.filters(parsed_args)), columns)
 
 
 class PoolShowOne(PoolCommand, ShowOne):
     """A command that ends with one object."""
 
 
-class Seconds(FormattableColumn[Any]):
-    """A duration: to the millisecond for people."""
+class OneObject(PoolShowOne):
+    """A command on one object."""
 
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        return "" if self._value is None else f"{self._value:.3f}"
+    #: What the object is called, and by what it may be named besides its uuid.
+    NOUN: str
+    NAMED = ""
 
-    def machine_readable(self) -> float | None:
-        """Leave it a number."""
-        return self._value
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(self.NOUN, metavar=self.NOUN.upper(), help=f"{self.NAMED}uuid of the {self.NOUN}")
 
+    def details(self, found: Any) -> One:
+        """Return what is shown of the object."""
+        return single(found, self.COLUMNS)
 
-class Number(FormattableColumn[Any]):
-    """A number: to four digits for people, perhaps without a limit."""
-
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        return "unlimited" if self._value == float("inf") else f"{self._value:.4g}"
-
-    def machine_readable(self) -> float | None:
-        """Leave it a number; JSON has no infinity."""
-        return None if self._value == float("inf") else self._value
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        return self.details(self.ask(getattr(parsed_args, self.NOUN)))
 
 
-class Moment(FormattableColumn[Any]):
-    """A point in time: ISO 8601 in UTC, in whole seconds for people."""
+class Several(PoolLister):
+    """A command on several objects."""
 
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        return "" if self._value is None else self._date().isoformat(sep=" ", timespec="seconds")
+    #: What an object is called, and what else may be named by its uuid.
+    NOUN: str
+    ALSO = ""
 
-    def machine_readable(self) -> str | None:
-        """Show it as the API does."""
-        return None if self._value is None else self._date().isoformat(timespec="microseconds")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=f"uuid of the {self.NOUN}{self.ALSO}")
 
-    def _date(self) -> datetime:
-        return datetime.fromtimestamp(cast("float", self._value), UTC)
+    def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return what is to be changed."""
+        return {}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        changes = self.changes(parsed_args)
+        return table(self.for_each(parsed_args.uuids, lambda uuid: self.ask(uuid, **changes)), self.COLUMNS)
 
 
-class Words(FormattableColumn[Any]):
-    """A list of words."""
+class CancelWork(Several):
+    """Ask for the end of batches, tasks, gangs or pipelines."""
 
-    def human_readable(self) -> str:
-        """Show it in a table."""
-        return ", ".join(self._value)
+    COLUMNS = ("uuid", "name", "state", "cancel_requested")
 
-    def machine_readable(self) -> list[str]:
-        """Leave it a list."""
-        return list(self._value)
+
+def uuid_of(noun: str, found: Iterable[Any], wanted: str) -> str:
+    """Return the uuid of the object with this name or uuid."""
+    for one in found:
+        if wanted in (one.name, one.uuid):
+            return str(one.uuid)
+    raise NotFound(f"no {noun} {wanted!r}; `fpga-pool {noun} list` shows all")

@@ -2,11 +2,20 @@
 
 import argparse
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.cli.client.base import LongLister, Moment, NewestLister, PoolLister, PoolShowOne, Row, Table
+from fpga_pool.cli.client.base import (
+    LongLister,
+    NewestLister,
+    OneObject,
+    PoolCommand,
+    PoolShowOne,
+    Several,
+    uuid_of,
+)
+from fpga_pool.cli.client.columns import Columns, One, Row, Table, single
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignManifest
@@ -32,7 +41,6 @@ class List(LongLister):
     SHORT = ("function", "version", "board", "kind", "host", "verified")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         for name in ("function", "board", "kind"):
             text = f"only of this {name}{' of slots' if name == 'kind' else ''}; may be repeated"
@@ -41,7 +49,6 @@ class List(LongLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
         where = {name: getattr(parsed_args, name) for name in ("function", "board", "kind", "host")}
         return _COLUMNS, [_row(one) for one in self.client.bitstreams(**where)]
 
@@ -53,14 +60,12 @@ class Show(PoolShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("bitstream", metavar="BITSTREAM", help="name (board/kind/function) or uuid")
         _add_host(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
         wanted = parsed_args.bitstream
         for one in self.client.bitstreams(host=parsed_args.host):
             if wanted in (one.name, one.uuid):
@@ -74,9 +79,16 @@ def _row(one: BitstreamInfo) -> Row:
 
 # ---- Designs: functions that tenants submit, and what operators decide on them
 
-_DESIGN_COLUMNS = (
-    "uuid", "name", "function", "state", "public", "board", "kind", "size_bytes", "signer", "created_at", "reason",
-    "sha256", *(name for name in DesignManifest.__struct_fields__ if name not in ("name", "board", "kind")),
+
+def _of_manifest(name: str) -> tuple[str, Callable[[Design], Any]]:
+    return name, lambda design: getattr(design.manifest, name)
+
+
+_BOARD, _KIND = _of_manifest("board"), _of_manifest("kind")
+_DESIGN_COLUMNS: Columns = (
+    "uuid", "name", "function", "state", "public", _BOARD, _KIND, "size_bytes", "signer", "created_at", "reason",
+    "sha256",
+    *(_of_manifest(name) for name in DesignManifest.__struct_fields__ if name not in ("name", "board", "kind")),
     "project_id",
 )  # fmt: skip
 
@@ -102,78 +114,61 @@ class CreateDesign(PoolShowOne):
     Example: fpga-pool design create my_filter.toml my_filter.bin
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
         parser.add_argument("bitstream", metavar="BITSTREAM", help="file with the partial bitstream")
         parser.add_argument(
             "--signature", metavar="FILE", help="signature of a signer whom the operator trusts (default: unsigned)"
         )
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Send and show."""
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
         signature = _content(parsed_args.signature) if parsed_args.signature else b""
         manifest = read_manifest(parsed_args.manifest)
-        return _design_details(self.client.create_design(manifest, _content(parsed_args.bitstream), signature))
+        return single(self.client.create_design(manifest, _content(parsed_args.bitstream), signature), _DESIGN_COLUMNS)
 
 
 class ListDesigns(NewestLister, LongLister):
     """List designs, newest first."""
 
-    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind", "project_id")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        found = self.client.designs(**self.filters(parsed_args))
-        return _DESIGN_COLUMNS, [_design_row(one, _DESIGN_COLUMNS) for one in found]
+    ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS[:-1]
+    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind")
 
 
-class _OneDesign(PoolShowOne):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("design", metavar="DESIGN", help="uuid, or name of a design of the project")
-        return parser
+class _AskOfDesigns(PoolCommand):
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
+        wanted, *others = arguments
+        if len(wanted) != 36:  # an operator names by its uuid what is another project's
+            wanted = uuid_of("design", self.client.designs(limit=None), wanted)
+        return super().ask(wanted, *others, **filters)
+
+
+class _OneDesign(_AskOfDesigns, OneObject):
+    NOUN, NAMED, COLUMNS = "design", "name in the project, or ", _DESIGN_COLUMNS
 
 
 class ShowDesign(_OneDesign):
     """Show a design: what its function is like, and what was decided on it, and why."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
-        return _design_details(self.client.design(_design_uuid(self.client, parsed_args.design)))
+    ASK = Client.design
 
 
-class DeleteDesigns(PoolLister):
+class DeleteDesigns(_AskOfDesigns, Several):
     """Remove designs whose functions no jobs need any more."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("designs", nargs="+", metavar="DESIGN", help="uuid, or name of a design of the project")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Remove each."""
-        gone = self.for_each(parsed_args.designs, lambda one: self.client.delete_design(_design_uuid(self.client, one)))
-        columns = ("uuid", "name", "function")
-        return columns, [_design_row(one, columns) for one in gone]
+    NOUN, ALSO, ASK, COLUMNS = "design", ", or its name in the project", Client.delete_design, _DESIGN_COLUMNS[:3]
 
 
 class SaveDesign(_OneDesign):
     """Store the bitstream of a design of any project in a file, to decide on it; for operators."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("file", metavar="FILE", help="where to store it; a file that exists is not overwritten")
-        return parser
+    ASK = Client.design_bitstream
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and store."""
-        found = self.client.design_bitstream(_design_uuid(self.client, parsed_args.design))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("file", metavar="FILE", help="where to store it; a file that exists is not overwritten")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        found = self.ask(parsed_args.design)
         try:
             with Path(parsed_args.file).open("xb") as file:
                 file.write(found.bitstream)
@@ -183,11 +178,11 @@ class SaveDesign(_OneDesign):
 
 
 class _Decide(_OneDesign):
+    ASK = Client.change_design
     STATE: str | None = None
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--reason", default="", metavar="TEXT", help="reason, shown to the tenant")
         if self.STATE in (None, "APPROVED"):
             visibility = parser.add_mutually_exclusive_group(required=self.STATE is None)
@@ -197,12 +192,10 @@ class _Decide(_OneDesign):
             visibility.add_argument(
                 "--private", action="store_false", dest="public", default=None, help="jobs of its own project alone"
             )
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
-        change = {"state": self.STATE, "public": getattr(parsed_args, "public", None), "reason": parsed_args.reason}
-        return _design_details(self.client.change_design(_design_uuid(self.client, parsed_args.design), **change))
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        public = getattr(parsed_args, "public", None)
+        return self.details(self.ask(parsed_args.design, state=self.STATE, public=public, reason=parsed_args.reason))
 
 
 class ApproveDesign(_Decide):
@@ -225,24 +218,3 @@ class RevokeDesign(_Decide):
 
 class SetDesign(_Decide):
     """Say which projects may name the function of an approved design; for operators."""
-
-
-def _design_uuid(client: Client, wanted: str) -> str:
-    """Return the uuid of a design that is named by it, or by its name in the project."""
-    if len(wanted) == 36:
-        return wanted
-    for one in client.designs(limit=None):
-        if wanted == one.name:
-            return one.uuid
-    raise NotFound(f"no design {wanted!r} in this project; `fpga-pool design list` shows all")
-
-
-def _design_row(one: Design, columns: Sequence[str]) -> Row:
-    shown = {name: getattr(one.manifest, name) for name in DesignManifest.__struct_fields__}
-    shown |= {name: getattr(one, name) for name in columns if name not in shown}
-    shown |= {"state": str(one.state), "created_at": Moment(one.created_at)}
-    return tuple(shown[name] for name in columns)
-
-
-def _design_details(one: Design) -> tuple[Sequence[str], Row]:
-    return _DESIGN_COLUMNS, _design_row(one, _DESIGN_COLUMNS)

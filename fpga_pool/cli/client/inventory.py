@@ -1,169 +1,123 @@
-"""`fpga-pool function`, `host` and `slot`: what the pool consists of."""
+"""`fpga-pool function`, `host`, `card`, `slot`, `flow` and `service`: what the pool consists of."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from fpga_pool.cli.client.base import (
-    LongLister,
-    Moment,
-    Number,
-    Pages,
-    PoolLister,
-    PoolShowOne,
-    Rate,
-    Row,
-    Table,
-    Words,
-    add_projects,
-)
+from fpga_pool.cli.arguments import positive_seconds
+from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, PoolShowOne, add_projects, uuid_of
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.objects.pool import Host, Slot
+from fpga_pool.model.exceptions import Conflict, NotFound
+from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.pool import Slot
+
+#: How often it is tried to remove a card that is in use.
+LOOK_S = 1.0
+
+
+def _numbers(*names: str) -> Columns:
+    """Return columns of numbers, to four digits."""
+    return tuple((name, lambda found, name=name: as_number(getattr(found, name))) for name in names)
 
 
 class ListFunctions(PoolLister):
     """List the catalogue."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        columns = ("name", "version", "slot_kinds", "slots", "speedup", "io_bps", "preemptible")
-        return columns, [
-            (
-                info.name,
-                info.version,
-                Words(info.slot_kinds),
-                info.slots,
-                Number(info.speedup),
-                Rate(info.io_bps),
-                info.preemptible,
-            )
-            for info in self.client.functions()
-        ]
+    ASK = Client.functions
+    COLUMNS = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
 
 
 class Calibrate(PoolLister):
     """Show how well the time models fit the runs that were observed."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
-        return parser
+    ASK = Client.calibration
+    COLUMNS = (
+        *("function", "board", "runs"),
+        *_numbers("catalogue_a_s", "catalogue_b_s_per_byte", "fitted_a_s", "fitted_b_s_per_byte"),
+        *_numbers("mean_relative_error", "worst_relative_error"),
+    )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        columns = (
-            "function", "board", "runs", "catalogue_a_s", "catalogue_b_s_per_byte", "fitted_a_s", "fitted_b_s_per_byte",
-            "mean_relative_error", "worst_relative_error",
-        )  # fmt: skip
-        return columns, [
-            (
-                fit.function,
-                fit.board,
-                fit.runs,
-                Number(fit.catalogue_a_s),
-                Number(fit.catalogue_b_s_per_byte),
-                Number(fit.fitted_a_s),
-                Number(fit.fitted_b_s_per_byte),
-                Number(fit.mean_relative_error),
-                Number(fit.worst_relative_error),
-            )
-            for fit in self.client.calibration(parsed_args.function)
-        ]
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"function": parsed_args.function}
+
+
+HOSTS = (
+    *("name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "data_tls"),
+    *("refused_streams", "refused_commands", "refused_messages", "heard_at"),
+)
 
 
 class ListHosts(Pages, LongLister):
     """List hosts."""
 
     SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
+    ASK, COLUMNS = Client.hosts, HOSTS
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        self.add_pages(parser)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         alive = parser.add_mutually_exclusive_group()
         alive.add_argument("--alive", action="store_true", default=None, help="only those that send heartbeats")
         alive.add_argument("--lost", action="store_false", dest="alive", default=None, help="only the others")
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        return list_hosts(self.client.hosts(**self.filters(parsed_args), alive=parsed_args.alive))
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return super().filters(parsed_args) | {"alive": parsed_args.alive}
 
 
-def list_hosts(hosts: Sequence[Host]) -> Table:
-    """Return hosts as a table."""
-    columns = (
-        "name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "data_tls", "refused_streams",
-        "refused_commands", "refused_messages", "heard_at",
-    )  # fmt: skip
-    return columns, [
-        (
-            host.name,
-            host.alive,
-            Rate(host.egress_bps),
-            Rate(host.ingress_bps),
-            host.data_address,
-            host.data_port,
-            host.data_tls,
-            host.refused_streams,
-            host.refused_commands,
-            host.refused_messages,
-            Moment(host.heard_at),
-        )
-        for host in hosts
-    ]
+COUNTERS: Columns = (
+    ("measured_at", lambda counters: counters.at),
+    *("cpus", "busy_cpus", "memory_bytes", "used_bytes", "received_bps", "sent_bps"),
+    *("cpu_pressure", "memory_pressure", "io_pressure"),
+    ("guest_cpus", lambda counters: as_words(f"{guest.uuid}={guest.cpus:g}" for guest in counters.guests)),
+    ("dma_bps", lambda counters: as_words(f"{card.card}={card.dma_bps:g}" for card in counters.cards)),
+)
+
+
+class ShowHost(PoolShowOne):
+    """Show a host, and how busy it was when its agent measured it last."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("host", metavar="HOST", help="name of the host")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        """Ask and show; without the counters of a host that is lost, or has not measured yet."""
+        found = next((host for host in self.client.hosts() if host.name == parsed_args.host), None)
+        if found is None:
+            raise NotFound(f"no host {parsed_args.host!r}; `fpga-pool host list` shows all")
+        load = self.client.counters(parsed_args.host)
+        counters = row(load[0].counters, COUNTERS) if load else [""] * len(COUNTERS)
+        return (*names(HOSTS), *names(COUNTERS)), (*row(found, HOSTS), *counters)
 
 
 class ListFlows(PoolLister):
     """List the inputs under way, with the rate that is planned now and the one that was measured last."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        add_projects(parser)
-        return parser
+    ASK = Client.flows
+    COLUMNS = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        columns = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
-        return columns, [
-            (
-                flow.name,
-                flow.function,
-                flow.requester,
-                flow.host,
-                flow.input_bytes,
-                Rate(flow.planned_bps),
-                Rate(flow.measured_bps),
-                flow.job,
-            )
-            for flow in self.client.flows(parsed_args.project_id)
-        ]
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_projects(parser)
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"project_id": parsed_args.project_id}
 
 
 class ListServices(PoolLister):
     """List schedulers and agents, and whether they are up."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        return ("kind", "name", "state", "heard_at", "shards"), [
-            (one.kind, one.name, "up" if one.up else "down", Moment(one.heard_at), Words(one.shards))
-            for one in self.client.services()
-        ]
+    ASK = Client.services
+    COLUMNS = ("kind", "name", ("state", lambda one: "up" if one.up else "down"), "heard_at", "shards")
 
 
-_COLUMNS = (
-    "uuid",
-    "name",
-    "board",
-    "kind",
-    "state",
-    "function",
-    "job",
-    "reconfigurations",
-    "drain_requested",
-    "reason",
+# ---- Slots
+
+SLOTS = (
+    *("uuid", "name", "board", "kind", "state", "function", "job"),
+    *("reconfigurations", "drain_requested", "reason"),
 )
 
 
@@ -172,73 +126,135 @@ class ListSlots(Pages, LongLister):
 
     SHORT = ("name", "kind", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        self.add_pages(parser)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        return list_slots(self.client.slots(**self.filters(parsed_args)))
+    ASK, COLUMNS = Client.slots, SLOTS
 
 
-def slot_uuid(client: Client, wanted: str) -> str:
-    """Return the uuid of the slot with this name or uuid."""
-    for slot in client.slots():
-        if wanted in (slot.name, slot.uuid):
-            return slot.uuid
-    raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` shows all")
-
-
-class _OneSlot(PoolShowOne):
+class _OneSlot(OneObject):
     """A command on one slot."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("slot", metavar="SLOT", help="name (host/card/region) or uuid of the slot")
-        return parser
+    NOUN, NAMED, COLUMNS = "slot", "name (host/card/region) or ", SLOTS
+
+    def ask(self, *arguments: Any, **filters: Any) -> Slot:
+        name, *others = arguments
+        slot: Slot = super().ask(uuid_of("slot", self.client.slots(), name), *others)
+        return slot
 
 
 class Drain(_OneSlot):
     """Take a slot out of service: its running job ends there, the others move."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--reason", default="", help="reason shown in `slot list --long`")
-        return parser
+    ASK = Client.drain
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
-        return _COLUMNS, _row(self.client.drain(slot_uuid(self.client, parsed_args.slot), parsed_args.reason))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--reason", default="", help="reason shown in `slot list --long`")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        return self.details(self.ask(parsed_args.slot, parsed_args.reason))
 
 
 class Resume(_OneSlot):
     """Give a slot back to the pool."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
-        return _COLUMNS, _row(self.client.resume(slot_uuid(self.client, parsed_args.slot)))
+    ASK = Client.resume
 
 
-def list_slots(slots: Sequence[Slot]) -> Table:
-    """Return slots as a table."""
-    return _COLUMNS, [_row(slot) for slot in slots]
+# ---- Cards: what is done on a card is done on each of its slots
+
+_CARDS = ("uuid", "name", "host", "board", "enclosure", "state", "slots", "drain_requested", "functions")
 
 
-def _row(slot: Slot) -> Row:
-    return (
-        slot.uuid,
-        slot.name,
-        slot.board,
-        slot.kind,
-        str(slot.state),
-        slot.function,
-        slot.job,
-        slot.reconfigurations,
-        slot.drain_requested,
-        slot.reason,
-    )
+class ListCards(Pages, LongLister):
+    """List cards: their boards, whether they take work, and which functions are loaded.
+
+    Example: fpga-pool card list --host node-1 --state in_service -f json
+    """
+
+    SHORT = ("name", "board", "state", "slots", "functions")
+    FILTERS: Mapping[str, str] = {"state": "STATE", "board": "BOARD", "host": "HOST"}
+    ASK, COLUMNS = Client.cards, _CARDS
+
+
+class _OneCard(OneObject):
+    """A command on one card."""
+
+    NOUN, NAMED = "card", "name (host/card) or "
+
+    def ask(self, *arguments: Any, **filters: Any) -> Card:
+        name, *others = arguments
+        card: Card = super().ask(uuid_of("card", self.client.cards(), name), *others)
+        return card
+
+    def details(self, found: Card) -> One:
+        users = as_lines(list(found.user_list), found.user_list)
+        return single(found, _CARDS, slot_list=_slots(found.slot_list), user_list=users)
+
+
+class ShowCard(_OneCard):
+    """Show a card, its slots, and what holds or uses them.
+
+    Example: fpga-pool card show node-1/sim0
+    """
+
+    ASK = Client.card
+
+
+class DrainCard(_OneCard):
+    """Take all slots of a card out of service: running jobs end there, the others move.
+
+    What still uses it is shown.  Example: fpga-pool card drain node-1/sim0 --reason "moves to rack 4"
+    """
+
+    ASK = Client.drain_card
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--reason", default="", help="reason shown in `card show` and `slot list --long`")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        return self.details(self.ask(parsed_args.card, parsed_args.reason))
+
+
+class ResumeCard(_OneCard):
+    """Give all slots of a card back to the pool.
+
+    Example: fpga-pool card resume node-1/sim0
+    """
+
+    ASK = Client.resume_card
+
+
+class RemoveCard(_OneCard):
+    """Remove a card: drain it, wait until nobody uses it and its agent does not report it, and forget its slots.
+
+    Example: fpga-pool card remove node-1/sim0 --timeout 600
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--timeout",
+            type=positive_seconds,
+            default=60.0,
+            metavar="S",
+            help="how long to wait; after that, what is in the way is listed, and the card stays drained "
+            "(default: %(default)s)",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        """Ask until it is removed; a command that was interrupted can be repeated."""
+        uuid = uuid_of("card", self.client.cards(), parsed_args.card)
+        give_up_at_s = time.monotonic() + parsed_args.timeout
+        while True:
+            try:
+                return self.details(self.client.remove_card(uuid))
+            except Conflict:
+                if time.monotonic() >= give_up_at_s:
+                    raise
+            time.sleep(LOOK_S)
+
+
+def _slots(slots: Iterable[Any]) -> Shown:
+    names = ("name", "state", "function", "job", "reason")
+    plain = [{name: str(getattr(slot, name)) for name in names} for slot in slots]
+    return as_lines(plain, ("  ".join(filter(None, slot.values())) for slot in plain))

@@ -13,8 +13,7 @@ from typing import Any
 
 from cliff.commandmanager import CommandManager
 
-from fpga_pool.cli.app import CommandApp
-from fpga_pool.cli.command import status_of
+from fpga_pool.cli.command import CommandApp, status_of
 from fpga_pool.client import Client
 from fpga_pool.client.api import DEFAULT_ENDPOINT
 from fpga_pool.client.cloud import cloud_login

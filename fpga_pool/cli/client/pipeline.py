@@ -1,18 +1,22 @@
-"""`fpga-pool pipeline`: subtasks that depend on each other."""
+"""`fpga-pool pipeline`: subtasks that depend on each other; files that describe them, and pictures of them."""
 
 import argparse
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
-from fpga_pool.cli.client.base import NewestLister, PoolLister, PoolShowOne, Row, Table
-from fpga_pool.cli.client.batch import show
-from fpga_pool.cli.client.batch.create import CreateWork
-from fpga_pool.cli.client.pipeline_file import read_pipeline
-from fpga_pool.cli.client.pipeline_graph import as_svg, as_text
-from fpga_pool.client import BatchResult, BatchRunner
+from fpga_pool.cli.client import batch
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject
+from fpga_pool.cli.client.columns import One
+from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.client import BatchResult, BatchRunner, Client
+from fpga_pool.client.inputs import Subtask
+from fpga_pool.model.codec import Message, read
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import PipelineDetail
+from fpga_pool.model.objects.pool import Job, JobState
 
 
 class Create(CreateWork):
@@ -21,40 +25,32 @@ class Create(CreateWork):
     NOUN, ROW = "pipeline", "subtask"
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is a pipeline's own."""
         parser.add_argument("file", metavar="FILE", type=Path, help="pipeline file (TOML)")
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        """Return what runs it."""
         name, subtasks = read_pipeline(parsed_args.file)
         return self.client.pipeline_runner(subtasks, **options | {"name": parsed_args.name or name})
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
-        """Return the names of the subtasks."""
         return [outcome.name for outcome in result.jobs]
 
 
 class List(NewestLister):
     """List pipelines, newest first."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask and show."""
-        found = self.client.pipelines(**self.filters(parsed_args))
-        return self.with_projects(parsed_args, found, show.listing(found))
+    ASK, COLUMNS = Client.pipelines, batch.BATCHES
 
 
-class Show(PoolShowOne):
+class Show(OneObject):
     """Show a pipeline with its subtasks, as a graph; with --svg also as a picture."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("pipeline", metavar="PIPELINE", help="uuid of the pipeline")
-        parser.add_argument("--svg", type=Path, metavar="FILE", help="write the graph to this file as SVG")
-        return parser
+    NOUN = "pipeline"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Ask and show."""
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--svg", type=Path, metavar="FILE", help="write the graph to this file as SVG")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
         detail = self.client.pipeline(parsed_args.pipeline)
         if parsed_args.svg is not None:
             try:
@@ -64,32 +60,148 @@ class Show(PoolShowOne):
         return details(detail)
 
 
-class Watch(show.Watch):
+class Watch(batch.Watch):
     """Follow a pipeline to its end."""
 
     NOUN = "pipeline"
 
 
-class Cancel(PoolLister):
+class Cancel(CancelWork):
     """Cancel pipelines; subtasks that have ended stay as they are."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("pipelines", nargs="+", metavar="PIPELINE", help="uuid of the pipeline")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask for the end of each."""
-        cancelled = self.for_each(parsed_args.pipelines, self.client.cancel_pipeline)
-        columns = ("uuid", "name", "state", "cancel_requested")
-        return columns, [(one.uuid, one.name, str(one.state), one.cancel_requested) for one in cancelled]
+    NOUN, ASK = "pipeline", Client.cancel_pipeline
 
 
-def details(detail: PipelineDetail) -> tuple[Sequence[str], Row]:
+def details(detail: PipelineDetail) -> One:
     """Return a pipeline with its graph and its subtasks."""
-    columns, row = show.details(detail.pipeline, detail.subtask_list)
-    shown: dict[str, Any] = dict(zip(columns, row, strict=True))
-    shown["subtask_list"] = shown.pop("job_list")
-    shown["graph"] = as_text(detail.subtask_list)
-    return tuple(shown), tuple(shown.values())
+    columns, row = batch.details(detail.pipeline, detail.subtask_list, graph=as_text(detail.subtask_list))
+    return ["subtask_list" if name == "job_list" else name for name in columns], row
+
+
+# ---- Files
+
+
+class SubtaskTable(Message, frozen=True, kw_only=True):
+    """A `[[subtasks]]` table."""
+
+    name: str
+    function: str
+    #: File that is its input, and one whose bytes are sent before it; relative to the pipeline file.
+    input: str = ""
+    header: str = ""
+    #: "" = that of the pipeline.
+    requester: str = ""
+    after: tuple[str, ...] = ()
+
+
+class PipelineFile(Message, frozen=True, kw_only=True):
+    """A pipeline as a file describes it."""
+
+    name: str = ""
+    #: Host of the pool from which inputs are sent.
+    requester: str = ""
+    subtasks: tuple[SubtaskTable, ...]
+
+
+def read_pipeline(path: Path) -> tuple[str, list[Subtask]]:
+    """Return the name and the subtasks of a pipeline file; InvalidInput names the place of what is wrong."""
+    try:
+        content: Mapping[str, Any] = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: not a TOML file: {error}") from error
+    found: PipelineFile = read(PipelineFile, content, str(path))
+    return found.name, [_subtask(path, found, index) for index in range(len(found.subtasks))]
+
+
+def _subtask(path: Path, pipeline: PipelineFile, index: int) -> Subtask:
+    table = pipeline.subtasks[index]
+    where = f"{path}: subtasks[{index}]"
+    if bool(table.input) is bool(table.after):
+        raise InvalidInput(f"{where}: expected input or after, and not both")
+    if table.after:
+        if table.header or table.requester:
+            raise InvalidInput(f"{where}: header and requester belong to a subtask with an input")
+        return Subtask(table.name, table.function, after=table.after)
+    header = b""
+    if table.header:
+        try:
+            header = (path.parent / table.header).read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{where}.header: {table.header}: cannot be read: {error.strerror}") from error
+    requester = table.requester or pipeline.requester
+    if not requester:
+        raise InvalidInput(f"{where}: expected a requester, here or for the whole pipeline")
+    return Subtask(table.name, table.function, path.parent / table.input, requester, header)
+
+
+# ---- Pictures
+
+_COLOURS = {
+    JobState.PENDING: "#e8e8e8",
+    JobState.WAITING_INPUT: "#fff2cc",
+    JobState.STAGED: "#fff2cc",
+    JobState.RUNNING: "#cfe2f3",
+    JobState.RESULT_HELD: "#d9ead3",
+    JobState.COMPLETED: "#d9ead3",
+    JobState.FAILED: "#f4cccc",
+    JobState.CANCELLED: "#eeeeee",
+}
+_BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 46, 60, 20, 12
+
+
+def columns_of(subtasks: Sequence[Job]) -> list[list[Job]]:
+    """Return subtasks by depth: each is right of all its predecessors; `subtasks` are by index."""
+    depth: dict[str, int] = {}
+    for job in subtasks:
+        depth[job.uuid] = 1 + max((depth[uuid] for uuid in job.predecessors), default=-1)
+    return [[job for job in subtasks if depth[job.uuid] == level] for level in range(max(depth.values()) + 1)]
+
+
+def as_text(subtasks: Sequence[Job]) -> str:
+    """Return the picture for a terminal: one line for each subtask, indented by its depth."""
+    names = {job.uuid: job.name for job in subtasks}
+    lines = []
+    for level, column in enumerate(columns_of(subtasks)):
+        for job in column:
+            sources = " + ".join(names[uuid] for uuid in job.predecessors)
+            arrow = f"{sources} -> " if sources else ""
+            place = f" on {job.slot}" if job.slot and job.state is not JobState.PENDING else ""
+            lines.append(f"{'   ' * level}{arrow}{job.name} ({job.function}) {job.state}{place}")
+    return "\n".join(lines)
+
+
+def as_svg(subtasks: Sequence[Job]) -> str:
+    """Return the picture as an SVG document: a box for each subtask, an arrow for each edge."""
+    columns = columns_of(subtasks)
+    corner = {
+        job.uuid: (_MARGIN + level * (_BOX_WIDTH + _GAP_X), _MARGIN + row * (_BOX_HEIGHT + _GAP_Y))
+        for level, column in enumerate(columns)
+        for row, job in enumerate(column)
+    }
+    width = 2 * _MARGIN + len(columns) * (_BOX_WIDTH + _GAP_X) - _GAP_X
+    height = 2 * _MARGIN + max(map(len, columns)) * (_BOX_HEIGHT + _GAP_Y) - _GAP_Y
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+        ' font-size="12">',
+        '<defs><marker id="end" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
+        '<path d="M0,0 L8,4 L0,8 z"/></marker></defs>',
+    ]
+    for job in subtasks:
+        for uuid in job.predecessors:
+            (from_x, from_y), (to_x, to_y) = corner[uuid], corner[job.uuid]
+            begin, end = (from_x + _BOX_WIDTH, from_y + _BOX_HEIGHT // 2), (to_x, to_y + _BOX_HEIGHT // 2)
+            parts.append(
+                f'<path d="M{begin[0]},{begin[1]} C{begin[0] + _GAP_X},{begin[1]} {end[0] - _GAP_X},{end[1]}'
+                f' {end[0]},{end[1]}" fill="none" stroke="black" marker-end="url(#end)"/>'
+            )
+    for job in subtasks:
+        x, y = corner[job.uuid]
+        parts.append(
+            f'<g><title>{escape(job.reason or job.slot or job.state)}</title><rect x="{x}" y="{y}" rx="4"'
+            f' width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" fill="{_COLOURS[job.state]}" stroke="black"/>'
+            f'<text x="{x + 8}" y="{y + 19}">{escape(job.name)} ({escape(job.function)})</text>'
+            f'<text x="{x + 8}" y="{y + 36}">{job.state}</text></g>'
+        )
+    return "\n".join([*parts, "</svg>\n"])

@@ -7,8 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import attempt, end_messages, run
+from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps
 from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_key, public_keys, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary

@@ -8,10 +8,9 @@ from oslo_config import cfg
 
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import api_identity, make_application
-from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import attempt, end_messages, run
-from fpga_pool.conf.api import KEYSTONE
+from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.catalogue import server_tls
+from fpga_pool.conf.services import KEYSTONE
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 

@@ -1,4 +1,4 @@
-"""The life of a service process: configuration, start, signals, end.
+"""The life of a service process: configuration, start, signals, metrics, end.
 
 It is one process.  The launchers of oslo.service fork a worker: a worker that cannot start is forked again for ever,
 systemd hears READY before it has begun, and a signal to the process that systemd knows is not one to the process that
@@ -14,10 +14,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,7 +28,9 @@ from oslo_reports.models.with_default_views import ModelWithDefaultViews
 from oslo_service import opts as service_options
 from oslo_service import systemd
 
+from fpga_pool.api.server import HttpServer, is_foreign, is_loopback
 from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.transport import MessagingError
 
@@ -38,6 +41,10 @@ OK, FAILED, WRONG_USAGE = 0, 1, 2
 
 #: An end takes oslo.messaging up to 5 s, in which it looks whether it shall still listen.
 MESSAGES_END_S = 15.0
+#: Scrapes beyond this number wait: no number of them takes more of the process.
+_THREADS = (2, 2)
+#: A process at rest is woken this often by its server of metrics.
+_TICK_S = 1.0
 
 #: A service: entered it has started, left it has stopped.  It gives the name by which the log calls it.
 Service = Callable[[cfg.ConfigOpts], AbstractContextManager[str]]
@@ -203,3 +210,42 @@ def complain(program: str, error: Exception, status: int) -> int:
     """Say in one line what keeps the process from working."""
     print(f"{program}: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr, flush=True)
     return status
+
+
+# ---- Metrics
+
+
+def instruments(conf: cfg.ConfigOpts) -> Instruments:
+    """Return what counts the events of this process."""
+    return Instruments(conf.metrics.max_projects)
+
+
+def closed_to_pages(metrics: WSGIApplication) -> WSGIApplication:
+    """Return the application, closed to web pages whose name was made to lead to this machine."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if is_foreign(environ.get("HTTP_HOST", "")):
+            start_response("400 Bad Request", [("Content-Type", "text/plain")])
+            return [b"Host: expected the loopback address on which these metrics are served\n"]
+        return metrics(environ, start_response)
+
+    return answer
+
+
+def serve_metrics(conf: cfg.ConfigOpts, process: str, made: Instruments, ends: ExitStack) -> None:
+    """Serve metrics until the end, if they are enabled; OSError names the port's option if it is taken."""
+    if not conf.metrics.enabled:
+        return
+    option = f"{process}_port"
+    metrics = made.application()
+    server = HttpServer(
+        closed_to_pages(metrics) if is_loopback(conf.metrics.host) else metrics,
+        conf.metrics.host,
+        conf.metrics[option],
+        name="metrics",
+        port_option=f"[metrics] {option}",
+        threads=_THREADS,
+        tick_s=_TICK_S,
+    )
+    server.start()
+    ends.callback(attempt, [server.stop])

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, run
+from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.conf.scheduler import KEYSTONE, quota_limits
@@ -22,10 +21,8 @@ from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.notifications import departures
-from fpga_pool.rpc.notifier import publisher
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
+from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
@@ -124,8 +121,7 @@ def _tier_migrations(
         return None
     if placement is None:
         raise InvalidInput("[scheduler] tier_migrations: requires [placement]")
-    from fpga_pool.drivers.nova_api import TenantServers
-    from fpga_pool.drivers.runners.nova_login import log_in
+    from fpga_pool.drivers.nova_api import TenantServers, log_in
 
     limits = MigrationLimits(
         at_once=group.tier_migrations,

@@ -12,8 +12,15 @@ from oslo_log import log
 
 from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
-from fpga_pool.cli.daemons.metrics import instruments, serve_metrics
-from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain, freeze_long_lived_objects
+from fpga_pool.cli.daemons.process import (
+    FAILED,
+    OK,
+    WRONG_USAGE,
+    complain,
+    freeze_long_lived_objects,
+    instruments,
+    serve_metrics,
+)
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput

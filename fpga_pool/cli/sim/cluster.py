@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fpga_pool.cli.arguments import number_that, parameter
-from fpga_pool.conf.policies import policy_names, tuned_policy
+from fpga_pool.cli.arguments import number_that
+from fpga_pool.cli.sim.options import add_parameters, add_policy, add_seed
+from fpga_pool.conf.policies import tuned_policy
 from fpga_pool.core.cluster.policies import NODE_POLICIES
 from fpga_pool.core.policy import Trained
 from fpga_pool.model.exceptions import InvalidInput
@@ -24,17 +25,9 @@ from fpga_pool.sim.cluster.workload import draw
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    names = ", ".join(policy_names("cluster"))
     parser.add_argument("scenario", metavar="SCENARIO", help="nodes, pipelines and arrivals (.toml)")
-    parser.add_argument("--policy", required=True, metavar="NAME", help=f"cluster policy: {names}")
-    parser.add_argument(
-        "--parameter",
-        type=parameter,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of the cluster policy; may be repeated",
-    )
+    add_policy(parser, "cluster")
+    add_parameters(parser, "the cluster policy")
     parser.add_argument(
         "--node-policy",
         metavar="NAME",
@@ -59,14 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-admission", action="store_true", help="start subtasks even if the node has no memory for them and swaps"
     )
     parser.add_argument(
-        "--calibrate", action="store_true", help="have the estimates follow the times that subtasks took"
+        "--calibrate",
+        action=argparse.BooleanOptionalAction,
+        help="have the estimates follow the times that subtasks took (default: that of the cluster policy)",
     )
+    add_seed(parser, "run")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Simulate, and return what came of it."""
     values: dict[str, Any] = {"corun": not arguments.exclusive, "admission": not arguments.no_admission}
-    values["calibrate"] = arguments.calibrate
+    if arguments.calibrate is not None:
+        values["calibrate"] = arguments.calibrate
     if arguments.node_policy is not None:
         values["node"] = arguments.node_policy
     policy = tuned_policy("cluster", arguments.policy, dict(arguments.parameter), values)

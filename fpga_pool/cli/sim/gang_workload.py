@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from fpga_pool.cli.arguments import number_that, positive_count
+from fpga_pool.cli.sim.options import add_seed
 from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.gangs.calibrated import LONGEST_S, jann_form
+from fpga_pool.sim.gangs.models import MODELS, tsafrir
 from fpga_pool.sim.gangs.swf import Jobs, to_swf, write_swf
 from fpga_pool.sim.gangs.trace import read_trace
-from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S, jann_form
-from fpga_pool.sim.gangs.workloads.models import MODELS, tsafrir
 
 _hours = number_that(lambda value: 1 <= value < math.inf, "hours, 1 or more")
 _percent = number_that(lambda value: 0 < value < 89, "percent above 0 and below 89, the sum of all head times")
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the model's, about 22)",
     )
     parser.add_argument("--out", required=True, metavar="TRACE", help="output trace (.swf, .swf.gz)")
+    add_seed(parser)
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fpga_pool.cli.arguments import number_that, parameter, positive_count
-from fpga_pool.conf.policies import policy_names, tuned_policy
+from fpga_pool.cli.arguments import number_that, positive_count
+from fpga_pool.cli.sim.options import add_parameters, add_policy, add_seed
+from fpga_pool.conf.policies import tuned_policy
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.simulator import simulate
@@ -32,22 +33,12 @@ _cost_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    names = ", ".join(policy_names("gang"))
     parser.add_argument("trace", metavar="TRACE", help="jobs in the Standard Workload Format (.swf, .swf.gz)")
     parser.add_argument(
         "--processors", type=positive_count, required=True, metavar="N", help="number of processors of the machine"
     )
-    parser.add_argument(
-        "--policy", default="measy_plus", metavar="NAME", help=f"gang policy: {names} (default: measy_plus)"
-    )
-    parser.add_argument(
-        "--parameter",
-        type=parameter,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of the policy, such as extra_ends=all; may be repeated",
-    )
+    add_policy(parser, "gang", "measy_plus")
+    add_parameters(parser, "the policy, such as extra_ends=all")
     parser.add_argument(
         "--load",
         type=_load,
@@ -77,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="output file (.csv): for each job that waits when submitted, its expected start in the foreground and "
         "the reason it waits",
     )
+    add_seed(parser)
 
 
 def _add_physics(parser: argparse.ArgumentParser) -> None:

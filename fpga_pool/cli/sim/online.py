@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fpga_pool.cli.arguments import number_that, positive_count, positive_seconds
+from fpga_pool.cli.sim.options import add_search
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import VARIABLES, Clairvoyant, Windows, upper_bound, windows
@@ -77,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="RUNS", help="output file (.csv): where each job ran")
     parser.add_argument("--intervals", metavar="STRETCHES", help="output file (.csv): activity of each slot")
+    add_search(
+        parser,
+        time_limit="search time in seconds for the bound per job and for the optimum; a looser bound is always found",
+        effort="compute the bound per job if that takes at most N thousand variables, otherwise a looser bound "
+        "(default: 300)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fpga_pool.cli.arguments import positive_count, positive_seconds
+from fpga_pool.cli.sim.options import add_seed
 from fpga_pool.cli.sim.pool_report import PoolReport
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import policy_names, policy_with
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gantt", metavar="FILE", help="draw the activity of slots and processors (.svg or .png)")
     parser.add_argument("--animation", metavar="FILE", help="show gangs on their tiers over time (.svg, for a browser)")
+    add_seed(parser, "pool")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
@@ -11,9 +12,8 @@ from cliff.formatters.table import TableFormatter
 
 from fpga_pool.cli.admin.database import NOTHING_WRONG
 from fpga_pool.cli.admin.instances import explanation
-from fpga_pool.cli.client import gang, inventory, pipeline, task
-from fpga_pool.cli.client.base import Row, Seconds, Table
-from fpga_pool.cli.client.batch import show as batch
+from fpga_pool.cli.client import batch, gang, inventory, pipeline, task
+from fpga_pool.cli.client.columns import Columns, Row, Table, table
 from fpga_pool.model import rest
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
@@ -26,7 +26,7 @@ from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.shared.columns import Providers
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.services.audit import audit
-from fpga_pool.sim.scenario.hosts import pool_columns
+from fpga_pool.sim.scenario.arrivals import pool_columns
 from fpga_pool.sim.scenario.run import ScenarioRun
 
 #: How long an instance is taken to stay where the scenario does not say, as in `fpga-pool-manage explain`.
@@ -146,13 +146,13 @@ def _tables(run: ScenarioRun) -> Mapping[str, Table]:
     stored = _newest_first(store.all(Batch))
     batches = [found for found in stored if found.policy not in (TASK_POLICY, PIPELINE_POLICY)]
     return {
-        "hosts": inventory.list_hosts(sorted(store.all(Host), key=lambda found: found.name)),
-        "slots": inventory.list_slots(sorted(store.all(Slot), key=lambda found: found.name)),
-        "batches": batch.listing(batches),
-        "pipelines": batch.listing([found for found in stored if found.policy == PIPELINE_POLICY]),
-        "tasks": task.listing(_newest_first(store.all(Task))),
-        "gangs": gang.listing(_newest_first(store.all(Gang))),
-        "instances": _instances(run),
+        "hosts": table(sorted(store.all(Host), key=lambda found: found.name), inventory.HOSTS),
+        "slots": table(sorted(store.all(Slot), key=lambda found: found.name), inventory.SLOTS),
+        "batches": table(batches, batch.BATCHES),
+        "pipelines": table([found for found in stored if found.policy == PIPELINE_POLICY], batch.BATCHES),
+        "tasks": table(_newest_first(store.all(Task)), task.LISTED),
+        "gangs": table(_newest_first(store.all(Gang)), gang.LISTED),
+        "instances": table(run.instances, _INSTANCES),
     }
 
 
@@ -160,23 +160,14 @@ def _newest_first(found: Sequence[Any]) -> list[Any]:
     return sorted(found, key=lambda one: (one.created_at, one.uuid), reverse=True)
 
 
-def _instances(run: ScenarioRun) -> Table:
-    columns = ("name", "project", "function", "slots", "topology", "state", "host", "arrived_s", "ended_s", "why")
-    return columns, [
-        (
-            one.request.uuid,
-            one.request.project_id,
-            one.request.wanted.function,
-            one.request.wanted.count,
-            str(one.request.wanted.topology),
-            one.state,
-            one.host,
-            Seconds(one.arrived_s),
-            Seconds(one.ended_s),
-            one.why,
-        )
-        for one in run.instances
-    ]
+_INSTANCES: Columns = (
+    ("name", attrgetter("request.uuid")),
+    ("project", attrgetter("request.project_id")),
+    ("function", attrgetter("request.wanted.function")),
+    ("slots", attrgetter("request.wanted.count")),
+    ("topology", attrgetter("request.wanted.topology")),
+    *("state", "host", "arrived_s", "ended_s", "why"),
+)
 
 
 def _plain_row(columns: Sequence[str], row: Row) -> dict[str, Any]:

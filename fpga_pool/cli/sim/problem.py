@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.cli.arguments import positive_count
+from fpga_pool.cli.sim.options import add_seed
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.cloud import cloud_login
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
@@ -21,7 +22,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import CPU, Host, Job, Slot
 from fpga_pool.model.rules.batch.planning import Snapshot, batch_problem, known_time_models, pool_view
 from fpga_pool.sim import files
-from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.arrivals import simulated_hosts
 from fpga_pool.sim.scenario.reading import read_scenario
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help_text = f"paper: {name} (default: {default})"
         parser.add_argument(f"--{name}", type=positive_count, default=default, metavar="N", help=help_text)
     parser.add_argument("--out", required=True, metavar="PROBLEM", help="output problem (.npz)")
+    add_seed(parser)
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.cli.arguments import number_that, positive_count, positive_seconds
-from fpga_pool.core.lattice.ranking import irregularity
+from fpga_pool.cli.sim.options import add_seed
+from fpga_pool.core.lattice.paper import irregularity
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.files import write_problem
 from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mean time between arrivals of workloads in seconds (default: 0, all at the start)",
     )
     parser.add_argument("--out", required=True, metavar="PROBLEM", help="output problem (.json)")
+    add_seed(parser)
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:

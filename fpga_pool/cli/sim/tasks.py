@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.cli.arguments import number_that
-from fpga_pool.cli.sim.proof import add_proof_arguments, proving
-from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.cli.sim.options import add_policy, add_proof, add_search, proving
+from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.paper import Lattice, LatticeParams
-from fpga_pool.core.lattice.ranking import irregularity
+from fpga_pool.core.lattice.paper import Lattice, LatticeParams, irregularity
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import Preparing, Searching, TaskPolicy
 from fpga_pool.experiments.animation import animated_tasks
@@ -31,14 +30,12 @@ _ONLINE_EFFORT = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    names = ", ".join(policy_names("task"))
     parser.add_argument("problem", metavar="PROBLEM", help="enclosures and tasks (.json)")
-    help_text = f"task policy: {names} (default: lattice_plus)"
-    parser.add_argument("--policy", default="lattice_plus", metavar="NAME", help=help_text)
+    add_policy(parser, "task", "lattice_plus")
     parser.add_argument(
         "--out", required=True, metavar="SCHEDULE", help="output schedule (.json): place and time of each task"
     )
-    add_proof_arguments(parser)
+    add_proof(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the schedule (.svg, .png); requires matplotlib")
     parser.add_argument("--animation", metavar="FILE", help="show the schedule as time goes by (.svg, for a browser)")
     parser.add_argument(
@@ -66,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reservations)",
     )
     parser.add_argument("--outages", metavar="FILE", help="online: temporary outages of FPGAs (.json)")
+    at_once = "ignored by all policies but lattice_plus and exact, as they need no search"
+    add_search(
+        parser,
+        time_limit=f"search time in seconds; {at_once}",
+        effort=f"search effort in units of work (for exact: nodes; online: per plan), reproducible; {at_once}",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:

@@ -141,9 +141,6 @@ def _solved(found: OptimizeResult) -> OptimizeResult:
 
 # ---- Bounds
 
-
-# ---- Bounds
-
 #: Buckets in a job's window: more than ten change the bound by less than a thousandth.
 _PER_WINDOW = 10
 #: Variables up to which each job has its own; some ten seconds of search.

@@ -55,23 +55,11 @@ def optimum(
     time_limit_s: float | None = None,
     asked_first: bool = False,
 ) -> Optimum:
-    """Return what the best schedule gains up to `horizon_s`.
+    """Return what the best schedule gains up to `horizon_s`, from slots that are empty at 0.
 
-    Parameters
-    ----------
-    pool, jobs
-        Slots that are empty at 0, and what they could do.
-    horizon_s
-        Until when benefit counts.
-    step_s
-        To what times are rounded down.
-    gap
-        With how much between the best found and the most possible the search may end, as a share.
-    time_limit_s
-        When the search ends at the latest; with 0 there is none, only the relaxation.
-    asked_first
-        No function is loaded before the first job that asks for it: what a start without foresight costs.
-
+    Times are rounded down to `step_s`.  The search ends where the best found and the most possible are within `gap`, a
+    share, or after `time_limit_s`; with 0 there is none, only the relaxation.  With `asked_first` no function is loaded
+    before the first job that asks for it: what a start without foresight costs.
     """
     if not 0 < step_s < np.inf:
         raise ValueError(f"step_s: expected seconds above 0, got {step_s!r}")

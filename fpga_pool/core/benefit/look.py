@@ -221,21 +221,10 @@ def take(
     on_cpu: Callable[[int], bool],
     loading: Mapping[int, float],
 ) -> Taken:
-    """Apply the policy's moves until there are no more.
+    """Apply the moves that `decide` returns until there are no more; `view` is of no use afterwards.
 
-    Parameters
-    ----------
-    view
-        What the policy looks at; of no use afterwards.
-    decide
-        Returns the next move.
-    now_s
-        The time.
-    work_s, on_cpu
-        How long a job computes on a slot, and whether it computes on a CPU now, by its number.
-    loading
-        When each slot that preloads was commanded to.
-
+    `work_s` and `on_cpu` say how long a job computes on a slot, and whether it computes on a CPU now, by its number;
+    `loading` when each slot that preloads was commanded to.
     """
     taking = _Taking(view, now_s, work_s, on_cpu, loading)
     while view.slots:

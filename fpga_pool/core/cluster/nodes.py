@@ -42,9 +42,15 @@ class ObservingNodePolicy(NodePolicy, Protocol):
     """A node policy that learns from the runs; the shell profiles them for it."""
 
     def observe(
-        self, kind: int, subtask: Subtask, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
-    ) -> None:
-        """Learn from a completed run on a unit of class `kind`.
+        self,
+        view: NodeView,
+        kind: int,
+        subtask: Subtask,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
+    ) -> float:
+        """Learn from a completed run on a unit of class `kind`; return how long it would have taken alone.
 
         `estimated_s` is without calibration, and `beside_s` says how long it ran beside which companions.
         """
@@ -139,8 +145,9 @@ def can_execute(unit: Unit, subtask: Subtask) -> bool:
 
 #: Prior mean of the common term: a companion costs 15 %.
 _PRIOR_MEAN = -0.15
-#: Prior standard deviations of the terms, by the first part of their key.
-_DEVIATIONS = {"error": 0.4, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
+#: Prior standard deviations of the terms, by the first part of their key.  Estimates may be wrong by a factor of three:
+#: with less the model takes their errors for interference.
+_DEVIATIONS = {"error": 1.0, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
 _VARIANCES = {name: deviation**2 for name, deviation in _DEVIATIONS.items()}
 #: Variance of the noise of one observation: runs of one type differ by about 20 %.
 _NOISE = 0.2**2
@@ -151,6 +158,8 @@ _LARGEST_SET = 4
 #: Observations beyond this factor count as this: a fault is no interference.
 _LARGEST_RATIO = 50.0
 _LEAST_RATE = 0.01
+#: What companions cost at most, in parts of the time alone: wrong reports of a host do not make others unusable.
+MOST_COST = 3.0
 
 
 class SlowdownModel:
@@ -168,25 +177,43 @@ class SlowdownModel:
             found = self._rates[type_, companions] = min(exp(self._log_rate(type_, companions)), 1.0)
         return found
 
+    def cost(self, type_: Hashable, companions: Companions) -> float:
+        """Return how much longer a subtask takes beside its companions (sorted), in parts of its time alone."""
+        return min(1 / self.rate(type_, companions) - 1, MOST_COST) if companions else 0.0
+
+    def costs(self) -> Mapping[tuple[Hashable, Hashable], float]:
+        """Return what each type that was observed costs each other one beside it, by (type, companion)."""
+        types = [key[1] for key in self._terms if key[0] == "error"]
+        return {(type_, other): self.cost(type_, (other,)) for type_ in types for other in types}
+
     def total_rate(self, types: Sequence[Hashable]) -> float:
         """Return the sum of the rates of subtasks that run together; `types` are sorted."""
         return sum(self.rate(type_, (*types[:i], *types[i + 1 :])) for i, type_ in enumerate(types))
 
     def observe(
-        self, type_: Hashable, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+        self,
+        type_: Hashable,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
+        estimate: Hashable = None,
     ) -> None:
-        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted)."""
+        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted).
+
+        The error of the estimate is that of all runs of the type with the same `estimate`.
+        """
         total_s = sum(beside_s.values())
         if not (estimated_s > 0 and actual_s > 0 and total_s > 0):
             return
         parts = {beside: seconds / total_s * exp(self._log_rate(type_, beside)) for beside, seconds in beside_s.items()}
         rate = sum(parts.values())
         ratio = min(max(actual_s / estimated_s, 1 / _LARGEST_RATIO), _LARGEST_RATIO)
-        gradient: dict[tuple[Hashable, ...], float] = {("error", type_): 1.0}
+        error = "error", type_, estimate
+        gradient: dict[tuple[Hashable, ...], float] = {error: 1.0}
         for beside, part in parts.items():
             for key in _keys(type_, beside):
                 gradient[key] = gradient.get(key, 0.0) - part / rate
-        surprise = log(ratio) - self._term(("error", type_))[0] + log(rate)
+        surprise = log(ratio) - self._term(error)[0] + log(rate)
         spread = {key: self._term(key)[1] * slope for key, slope in gradient.items()}
         variance = _NOISE + sum(spread[key] * slope for key, slope in gradient.items())
         for key, slope in gradient.items():
@@ -263,6 +290,8 @@ def _keys(type_: Hashable, companions: Companions) -> list[tuple[Hashable, ...]]
 
 #: A companion has to add this much to what its unit does, in runs alone.
 LEAST_GAIN = 0.2
+#: The same where no other subtask waits. Below a third two equal subtasks complete earlier in the mean one by one.
+LEAST_GAIN_ALONE = 0.35
 #: The most urgent subtask is chosen unless another one gains more than this factor more.
 TOLERANCE = 0.8
 #: A subtask may be overtaken by those that are due at most so many seconds later.
@@ -301,20 +330,35 @@ class SlowdownUnit:
         if unit.kind == CPU:
             return able[0] if able else None
         running = [each.type for each in unit.running]
+        if running and _idle_core(view):
+            able = [each for each in able if self._together_s(each, running) < each.estimate_s[CPU]]
         before = self._total_rate(running)
         gains: dict[int, float] = {}
         for each in able:
             if each.type not in gains:
                 gains[each.type] = self._total_rate([*running, each.type]) - before
-        least = max(TOLERANCE * max(gains.values(), default=0.0), LEAST_GAIN)
+        least = LEAST_GAIN if len(able) > 1 else LEAST_GAIN_ALONE
+        least = max(TOLERANCE * max(gains.values(), default=0.0), least)
         return next((each for each in able if gains[each.type] >= least), None)
 
     def observe(
-        self, kind: int, subtask: Subtask, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
-    ) -> None:
-        """Learn from a completed run on a unit of class `kind`; `estimated_s` is without calibration."""
-        if kind == ACCELERATOR:
-            self.model.observe(subtask.type, estimated_s, actual_s, beside_s)
+        self,
+        view: NodeView,
+        kind: int,
+        subtask: Subtask,
+        estimated_s: float,
+        actual_s: float,
+        beside_s: Mapping[Companions, float],
+    ) -> float:
+        if kind != ACCELERATOR:
+            return actual_s
+        self.model.observe(subtask.type, estimated_s, actual_s, beside_s, view.kind)
+        return sum(seconds * self.model.rate(subtask.type, beside) for beside, seconds in beside_s.items())
+
+    def _together_s(self, subtask: Subtask, running: list[int]) -> float:
+        """Return the estimated seconds on an accelerator beside what runs there."""
+        alone_s: float = subtask.estimate_s[ACCELERATOR]
+        return alone_s / self.model.rate(subtask.type, tuple(sorted(running)))
 
     def _total_rate(self, types: list[int]) -> float:
         return self.model.total_rate(sorted(types))
@@ -356,6 +400,10 @@ class SlowdownUnit:
                 continue
             startable.append(each)
         return startable
+
+
+def _idle_core(view: NodeView) -> bool:
+    return any(unit.kind == CPU and len(unit.running) < unit.places for unit in view.units)
 
 
 def _urgency(subtask: Subtask) -> tuple[float, int, int]:

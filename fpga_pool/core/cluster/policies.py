@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fpga_pool.core.cluster.iawp import Iawp
 from fpga_pool.core.cluster.nodes import (
     Companions,
     EctUnit,
@@ -18,7 +19,6 @@ from fpga_pool.core.cluster.nodes import (
     completion_s,
 )
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, NodeView, Subtask, Unit
-from fpga_pool.core.learned.iawp import Iawp
 from fpga_pool.core.policy import Parametrised, PolicyState
 from fpga_pool.core.types import Floats, parameter
 
@@ -280,7 +280,7 @@ class EarliestHost:
 def _with_slowdown(option: Option, slowdown: SlowdownModel) -> Option:
     """Return an option with what the neighbours on each card add to the time there; it counts as that of a load."""
     work_s = option.estimate_s[ACCELERATOR]
-    added_s = [work_s * (1 / slowdown.rate(option.function, beside) - 1) if beside else 0.0 for beside in option.beside]
+    added_s = [work_s * slowdown.cost(option.function, beside) for beside in option.beside]
     load_s = [load_s + more_s for load_s, more_s in zip(option.load_s, added_s, strict=True)]
     return replace(option, load_s=load_s)
 

@@ -43,17 +43,8 @@ def best_filling(size: int, width: Ints, prices: Floats) -> Floats:
 def filling_prices(size: Ints, number: Ints, width: Ints, held: Bools, demand_s: Floats) -> Floats:
     """Return prices (K,), the best of the linear programme over fillings; zeros where nothing is asked for.
 
-    Parameters
-    ----------
-    size, number:
-        (Y,) FPGAs of each type of enclosure, and how many there are.
-    width:
-        (K,) FPGAs of each kind of task.
-    held:
-        (K, Y) which type can take which kind.
-    demand_s:
-        (K,) seconds of all tasks of a kind.
-
+    `size` and `number` (Y,) are the FPGAs of each type of enclosure, and how many there are, `width` (K,) the FPGAs of
+    each kind of task, `held` (K, Y) which type can take which kind, `demand_s` (K,) the seconds of all tasks of a kind.
     """
     best, best_s = np.zeros(len(width)), 0.0
     kinds, types = len(width), len(size)
@@ -198,11 +189,7 @@ def paper_bound_s(problem: TaskProblem) -> float:
 def tight_bound_s(problem: TaskProblem) -> float:
     """Return the largest of all bounds below and the paper's; 0 where there are no tasks.
 
-    Raises
-    ------
-    ValueError
-        Where a task fits in no enclosure.
-
+    ValueError where a task fits in no enclosure.
     """
     if problem.tasks == 0:
         return 0.0

@@ -29,17 +29,8 @@ Place = tuple[int, int, tuple[int, ...] | None]
 class Model:
     """The programme of a problem.
 
-    Parameters
-    ----------
-    problem
-        The tasks and the enclosures.
-    horizon_s
-        End of a known schedule: none that is looked for begins or ends anything later.
-    below_s
-        What the makespan must not exceed.
-    known_s
-        What no makespan is below.
-
+    In a schedule that ends at `horizon_s`, which is known, nothing begins or ends later.  The makespan must not exceed
+    `below_s`; none is below `known_s`.
     """
 
     def __init__(self, problem: TaskProblem, horizon_s: float, below_s: float, known_s: float) -> None:
@@ -234,11 +225,8 @@ class Exact(ExactPolicy):
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
         """Schedule all tasks; deterministic where the search is limited by effort.
 
-        Raises
-        ------
-        ValueError
-            Where a task fits in no enclosure, the problem is too large or not in the model, or no solver is installed.
-
+        ValueError where a task fits in no enclosure, the problem is too large or not in the model, or no solver is
+        installed.
         """
         _require_modelled(view)
         known = LatticePlus(LatticePlusParams(effort=_EFFORT)).decide(view, None, now_s, rng)

@@ -123,22 +123,9 @@ def _empty(shape: Ints, member_begin: Ints) -> Placed:
 class ListScheduler:
     """Schedules tasks, each in one shape, by any number of orders; all that does not depend on these is done once.
 
-    Parameters
-    ----------
-    problem:
-        The tasks and the enclosures.
-    shape:
-        (T,) the shape in which each task runs, an index of the problem's shapes.
-    slice_s:
-        Decide only at multiples of this many seconds; 0 = whenever FPGAs become free or a task arrives.
-    strict:
-        Whether no task may overtake the first waiting one.
-
-    Raises
-    ------
-    ValueError
-        Where a task fits in no enclosure.
-
+    `shape` (T,) are indices of the problem's shapes.  It is decided only at multiples of `slice_s`; 0 = whenever FPGAs
+    become free or a task arrives.  With `strict` no task overtakes the first waiting one.  ValueError where a task fits
+    in no enclosure.
     """
 
     def __init__(self, problem: TaskProblem, shape: Ints, *, slice_s: float = 0.0, strict: bool = False) -> None:
@@ -179,13 +166,8 @@ def allotted_shapes(problem: TaskProblem) -> Ints:
 
     A limit on the time of each task trades FPGA-seconds for it: each takes, of its shapes within the limit, the one
     with the fewest FPGA-seconds.  The limit is the one with which the greater of FPGA-seconds per FPGA and longest task
-    is least (Turek, Wolf and Yu, "Approximate Algorithms for Scheduling Parallelizable Tasks", 1992).
-
-    Raises
-    ------
-    ValueError
-        Where a task fits in no enclosure in any shape.
-
+    is least (Turek, Wolf and Yu, "Approximate Algorithms for Scheduling Parallelizable Tasks", 1992).  ValueError where
+    a task fits in no enclosure in any shape.
     """
     if problem.rigid or problem.tasks == 0:
         return problem.shape_begin[:-1]

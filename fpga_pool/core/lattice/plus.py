@@ -37,20 +37,7 @@ _SAME = 1e-12
 
 
 def weigh(problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, rng: np.random.Generator) -> Placed:
-    """Return the shortest schedule found; `start` where none is shorter.
-
-    Parameters
-    ----------
-    problem, start
-        The tasks, and a schedule of them.
-    bound_s
-        An end that no schedule beats.
-    budget
-        How much to try.
-    rng
-        Source of all changes.
-
-    """
+    """Return the shortest schedule found; `start` where none is shorter.  None beats `bound_s`."""
     shapes = [start.shape]
     if not problem.rigid:
         shapes += [thrifty_shapes(problem, share * bound_s) for share in _TIME_SHARES]
@@ -176,11 +163,7 @@ class LatticePlus:
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
         """Schedule all tasks; deterministic where the search is limited by effort.
 
-        Raises
-        ------
-        ValueError
-            Where a task fits in no enclosure.
-
+        ValueError where a task fits in no enclosure.
         """
         budget = Budget(
             effort=self._params.effort, time_limit_s=_SEARCHING * self._params.time_limit_s, clock=self._clock

@@ -95,23 +95,10 @@ def _anywhere(task: int, fpgas: Ints) -> bool:  # noqa: ARG001
 class Starting:
     """The FPGAs at one moment, while tasks are given some of them.
 
-    Parameters
-    ----------
-    problem:
-        The enclosures, and the tasks by number.
-    waiting:
-        The tasks that wait, in order of arrival.
-    there:
-        (F,) which FPGAs are in service.
-    ready_s:
-        (F,) seconds until each is free; 0 = it is.
-    loaded:
-        (F,) the function that each has loaded, -1 = none.
-    takeable:
-        (F,) which FPGAs a task that has waited long may be given before they are free; None = those that are free.
-    may_begin:
-        Says whether a task may have these FPGAs (indices among all) now.
-
+    `waiting` are the tasks that wait, in order of arrival; `there` (F,) which FPGAs are in service, `ready_s` (F,)
+    seconds until each is free (0 = it is), `loaded` (F,) the function that each has loaded, -1 = none; `takeable` (F,)
+    which FPGAs a task that has waited long may be given before they are free, None = those that are free.  `may_begin`
+    says whether a task may have these FPGAs (indices among all) now.
     """
 
     def __init__(

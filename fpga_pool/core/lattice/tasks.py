@@ -168,11 +168,7 @@ Fragments = tuple[int, ...]
 def connected_runs(members: Collection[int], size: int, topology: Topology) -> list[tuple[int, ...]]:
     """Return the largest connected sets among members of an enclosure of `size`, each in the order of its path.
 
-    Raises
-    ------
-    ValueError
-        If a member is not in the enclosure.
-
+    ValueError if a member is not in the enclosure.
     """
     there = set(members)
     if there and (min(there) < 0 or max(there) >= size):
@@ -222,13 +218,8 @@ def choose(
 
     Of all such sets it is one of those with the least sum of `cost` (size,); of these, with equal costs, the one that
     leaves the best fragments; of these the one with the lowest indices.  Members come in the order of their path.
-    `admits` is not asked where members are linked as wished whichever they are.
-
-    Raises
-    ------
-    ValueError
-        If a member is not in the enclosure, or `count` is below 1.
-
+    `admits` is not asked where members are linked as wished whichever they are.  ValueError if a member is not in the
+    enclosure, or `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"count: expected 1 or more, found {count}")

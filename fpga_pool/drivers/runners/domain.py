@@ -3,7 +3,7 @@
 import abc
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from oslo_config import cfg
 
 from fpga_pool.drivers.tiers.domain import PLACED_URI, PROCESS_URI
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec, Running
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.gangs import process_uuid
@@ -223,20 +223,24 @@ class ProcessDomain:
     def from_element(cls, xml: str) -> Self:
         """Read the element of a domain's metadata; InvalidInput if it cannot be read."""
         try:
-            found = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
-            return cls(
-                key=Key(found.get("gang", ""), int(found.get("index", "")), int(found.get("attempt", ""))),
-                processor=int(found.get("processor", "")),
-                tier=Tier(found.get("tier", "")),
-                cpu_usage=float(found.get("cpu_usage", "")),
-                carried_s=float(found.get("carried_s", "")),
-                before_s=float(found.get("before_s", "0")),
-            )
+            return cls.from_facts(ElementTree.fromstring(xml).attrib)  # noqa: S314  # written by libvirt on this host
         except (ElementTree.ParseError, ValueError) as error:
             raise InvalidInput(f"invalid metadata of a gang process: {error}") from error
 
-    def to_element(self) -> ElementTree.Element:
-        """Return it as an element of a domain's metadata."""
+    @classmethod
+    def from_facts(cls, found: Mapping[str, str]) -> Self:
+        """Read what `facts` has written; ValueError if it cannot be read."""
+        return cls(
+            key=Key(found.get("gang", ""), int(found.get("index", "")), int(found.get("attempt", ""))),
+            processor=int(found.get("processor", "")),
+            tier=Tier(found.get("tier", "")),
+            cpu_usage=float(found.get("cpu_usage", "")),
+            carried_s=float(found.get("carried_s", "")),
+            before_s=float(found.get("before_s", "0")),
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return it as texts by name, without what concerns its present guest only."""
         facts = {
             "gang": self.key.gang,
             "index": self.key.index,
@@ -245,9 +249,12 @@ class ProcessDomain:
             "processor": self.processor,
             "cpu_usage": self.cpu_usage,
             "carried_s": self.carried_s,
-            "before_s": self.before_s,
         }
-        return ElementTree.Element(f"{{{PROCESS_URI}}}process", {name: str(fact) for name, fact in facts.items()})
+        return {name: str(fact) for name, fact in facts.items()}
+
+    def to_element(self) -> ElementTree.Element:
+        """Return it as an element of a domain's metadata."""
+        return ElementTree.Element(f"{{{PROCESS_URI}}}process", self.facts() | {"before_s": str(self.before_s)})
 
 
 def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: Machine) -> str:

@@ -29,7 +29,7 @@ from fpga_pool.drivers.runners.domain import (
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.cgroups import foreground_shares
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

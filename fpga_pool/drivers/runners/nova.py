@@ -18,12 +18,12 @@ import libvirt
 from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
+from fpga_pool.drivers.nova_api import log_in
 from fpga_pool.drivers.runners.domain import ProcessDomain, Runner
-from fpga_pool.drivers.runners.nova_login import log_in
 from fpga_pool.drivers.runners.nova_servers import NovaView, Server, Servers, Stage
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

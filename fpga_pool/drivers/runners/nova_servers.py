@@ -16,9 +16,9 @@ from openstack.connection import Connection
 
 from fpga_pool.drivers.nova_api import NovaApi
 from fpga_pool.drivers.runners.domain import ProcessDomain
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated
+from fpga_pool.model.flavor import NAMESPACE, is_dedicated
 
 LOG = logging.getLogger(__name__)
 
@@ -68,13 +68,7 @@ class Server:
         """Read a server as returned by Nova; None if it is not a gang process."""
         reported = {name.removeprefix(f"{_OURS}."): value for name, value in plain.get("metadata", {}).items()}
         try:
-            about = ProcessDomain(
-                key=Key(reported["gang"], int(reported["index"]), int(reported["attempt"])),
-                processor=int(reported["processor"]),
-                tier=Tier(reported["tier"]),
-                cpu_usage=float(reported["cpu_usage"]),
-                carried_s=float(reported["carried_s"]),
-            )
+            about = ProcessDomain.from_facts(reported)
             stage, home = Stage(reported["stage"]), reported["home"]
         except (KeyError, ValueError):
             return None
@@ -93,18 +87,8 @@ class Server:
 
 
 def _metadata(about: ProcessDomain, home: str, stage: Stage) -> dict[str, str]:
-    facts = {
-        "gang": about.key.gang,
-        "index": about.key.index,
-        "attempt": about.key.attempt,
-        "processor": about.processor,
-        "tier": about.tier,
-        "cpu_usage": about.cpu_usage,
-        "carried_s": about.carried_s,
-        "home": home,
-        "stage": stage,
-    }
-    return {f"{_OURS}.{name}": str(fact) for name, fact in facts.items()}
+    facts = about.facts() | {"home": home, "stage": str(stage)}
+    return {f"{_OURS}.{name}": fact for name, fact in facts.items()}
 
 
 class Servers(NovaApi):

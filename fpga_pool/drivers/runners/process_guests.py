@@ -17,7 +17,7 @@ from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.runners.domain import Meter, ProcessDomain
 from fpga_pool.drivers.tiers.domain import PROCESS_URI
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.gangs.process import Key, Phase, Running
+from fpga_pool.model.agent.gang_process import Key, Phase, Running
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
 from fpga_pool.drivers.runners.domain import Runner
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 

@@ -2,10 +2,18 @@
 
 A guest has a group, with groups for its emulator and each vCPU in it; libvirt names them `emulator` and `vcpuN`.
 Between systemd's scope, which competes with other guests for the CPU, and these there may be one named `libvirt`.
+
+To write there is the one operation of the tier driver that needs root and is not libvirt's.  Group `[privsep_tiers]` of
+the configuration says how the daemon that does it is started, as in all of OpenStack.  A process that may write there
+itself needs no daemon: see `use_own_capabilities`.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from oslo_config import cfg
+from oslo_privsep import capabilities, priv_context
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound, ServiceUnavailable
 
@@ -51,9 +59,9 @@ class GuestCgroup:
         except FileNotFoundError:
             return None
 
-    def cpu_time_s(self, vcpu: int) -> float:
-        """Return the CPU time of a vCPU since its guest started."""
-        group = self.accounting / f"vcpu{vcpu}"
+    def cpu_time_s(self, vcpu: int | None = None) -> float:
+        """Return the CPU time of a vCPU, or of all that a guest is, since it started."""
+        group = self.accounting if vcpu is None else self.accounting / f"vcpu{vcpu}"
         try:
             if (group / _USAGE_1).exists():
                 return int((group / _USAGE_1).read_text()) / _NS_PER_S
@@ -103,3 +111,39 @@ def _emulated(root: Path, path: str) -> Path:
 
 def _competing(group: Path) -> Path:
     return group.parent if group.name == _NESTED else group
+
+
+# ---- What needs root
+
+_TIMEOUT_S = 10.0
+
+tiers_context = priv_context.PrivContext(
+    "fpga_pool.drivers.tiers",
+    cfg_section="privsep_tiers",
+    pypath=f"{__name__}.tiers_context",
+    capabilities=[capabilities.CAP_DAC_OVERRIDE],
+    timeout=_TIMEOUT_S,
+)
+
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of oslo.privsep that an operator may want to set, for the sample configuration."""
+    group = cfg.OptGroup("privsep_tiers", title="Helper process for the libvirt tier driver")
+    return [(group, [option for option in priv_context.OPTS if option.name in ("user", "group", "helper_command")])]
+
+
+def use_own_capabilities() -> bool:
+    """Skip the daemon if this process may write control groups; return whether it may."""
+    capable = os.access(ROOT, os.W_OK)
+    if capable:
+        tiers_context.set_client_mode(False)
+    return capable
+
+
+@tiers_context.entrypoint
+def set_idle(group: str, idle: bool) -> None:
+    """Have a group get only what its siblings leave idle, or no more so."""
+    path = Path(group).resolve()
+    if not path.is_relative_to(ROOT):
+        raise InvalidInput(f"{group}: not a control group")
+    (path / IDLE_FILE).write_text("1" if idle else "0")

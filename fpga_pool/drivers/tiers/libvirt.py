@@ -15,7 +15,7 @@ import libvirt
 from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
-from fpga_pool.drivers.tiers import cgroups, privileged
+from fpga_pool.drivers.tiers import cgroups
 from fpga_pool.drivers.tiers.cgroups import GuestCgroup
 from fpga_pool.drivers.tiers.domain import (
     PLACED_URI,
@@ -47,7 +47,7 @@ class LibvirtTiers(TierDriver):
         self._pids = pid_directory
         #: Groups of guests that are in tiers, as last seen: the path of one is never another guest's.
         self._groups: dict[str, GuestCgroup] = {}
-        privileged.use_own_capabilities()
+        cgroups.use_own_capabilities()
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -239,7 +239,7 @@ def _set_idle(group: GuestCgroup, idle: bool) -> None:
     if group.is_idle in (None, idle):
         return
     try:
-        privileged.set_idle(str(group.guest), idle)
+        cgroups.set_idle(str(group.guest), idle)
     except FileNotFoundError as error:
         raise NotFound(f"{group.guest}: gone") from error
     except OSError as error:

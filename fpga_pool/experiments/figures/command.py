@@ -321,9 +321,9 @@ Tick = Callable[[], None]
 def make(experiment: Experiment, settings: Settings, tick: Tick = lambda: None) -> Figure:
     """Measure every case of an experiment with every seed."""
     rows: list[Sample] = []
-    for case in experiment.cases(settings):
+    for subject, x in experiment.cases(settings):
         for seed in settings.seeds:
-            rows += experiment.measure(case, seed, settings)
+            rows += experiment.measure(subject, x, seed, settings)
             tick()
     samples = Samples(rows)
     return Figure(experiment=experiment, samples=samples, claims=tuple(experiment.claims(samples)))

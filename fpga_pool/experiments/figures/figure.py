@@ -75,6 +75,10 @@ class Samples:
         """Return the mean of the seeds."""
         return float(np.mean(list(self.values(panel, series, x).values())))
 
+    def overall(self, panel: str, series: str) -> float:
+        """Return the mean over all places of the means of the seeds."""
+        return float(np.mean([self.mean(panel, series, x) for x in self.places(panel, series)]))
+
     def half_width(self, panel: str, series: str, x: X) -> float:
         """Return half the width of the confidence interval of the mean of the seeds."""
         return half_width(np.array(list(self.values(panel, series, x).values())))
@@ -135,21 +139,28 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """How one figure is made: cases, each measured with every seed, and what to say about the samples."""
+    """How one figure is made: cases, each measured with every seed, and what to say about the samples.
+
+    A case is a subject (a panel, or what a panel is about) at one of its places on the x axis.
+    """
 
     number: int
     title: str
     where: str
     panels: tuple[Panel, ...]
-    cases: Callable[[Settings], Sequence[Any]]
-    measure: Callable[[Any, int, Settings], Iterable[Sample]]
+    #: Places by subject.
+    places: Mapping[Any, Sequence[Any]]
+    #: Takes subject, place, seed and settings.
+    measure: Callable[[Any, Any, int, Settings], Iterable[Sample]]
     claims: Callable[[Samples], Iterable[Claim]]
     #: Values of the paper's curves, as far as its text gives them.
     stated: tuple[Stated, ...] = ()
-    #: Seconds of this machine were measured: other runs give other values.
-    timed: bool = False
     #: It is made of a real trace, which the project does not have.
     needs_trace: bool = False
+
+    def cases(self, settings: Settings) -> list[tuple[Any, Any]]:
+        """Return the cases, subject by subject, with as many places as the settings ask for."""
+        return [(subject, x) for subject, places in self.places.items() for x in settings.thinned(places)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

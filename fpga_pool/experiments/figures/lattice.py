@@ -6,7 +6,6 @@ time over the optimum of a few tasks.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -123,7 +122,7 @@ def few_tasks(tasks: int, seed: int) -> TaskProblem:
     )
 
 
-def small_measure(tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
+def small_measure(_: str, tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Schedule one problem by each policy, if its optimum is found."""
     problem = few_tasks(tasks, seed)
     best = Exact(ExactParams(effort=NODES, gap=GAP)).decide(problem, None, 0.0, np.random.default_rng(seed))
@@ -138,11 +137,7 @@ def small_claims(samples: Samples) -> list[Claim]:
     """Return how far each policy is from the optimum."""
     if OURS not in samples.series(PANEL):
         return []
-    ours = {
-        name: float(np.mean([samples.mean(PANEL, name, x) for x in samples.places(PANEL, name)]))
-        for name in samples.series(PANEL)
-        if name != SOLVED
-    }
+    ours = {name: samples.overall(PANEL, name) for name in samples.series(PANEL) if name != SOLVED}
     text = "few tasks: mean completion time over the proven optimum, all numbers"
     return [Claim(key="over-optimum", text=text, ours=ours, unit="")]
 
@@ -152,7 +147,7 @@ SMALL_EXPERIMENT = Experiment(
     title="completion time over the optimum of a few tasks",
     where="ours",
     panels=(Panel(key=PANEL, title="2 rings of 4", x_label="tasks", y_label="over the optimum", least_y=1.0),),
-    cases=lambda settings: settings.thinned(TASKS),
+    places={PANEL: TASKS},
     measure=small_measure,
     claims=small_claims,
 )
@@ -164,36 +159,19 @@ IRREGULARITIES = (0.1, 0.2, 0.3, 0.4, 0.55)
 #: Tasks of each workload, and how many workloads there are.
 SCENARIOS = {"single": ((1, 1), 100), "multi": ((2, 20), 30)}
 RINGS = 4
-_PANELS = tuple(
-    (f"{model}-{scenario}", f"{model.upper()}, {scenario}-task")
-    for model in ("rtm", "f11")
-    for scenario in SCENARIOS
-)  # fmt: skip
+_SUBJECTS = [(model, scenario) for model in ("rtm", "f11") for scenario in SCENARIOS]
+_PANELS = [(f"{model}-{scenario}", f"{model.upper()}, {scenario}-task") for model, scenario in _SUBJECTS]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One model and scenario at one irregularity."""
-
-    model: str
-    scenario: str
-    irregularity: float
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    places = settings.thinned(IRREGULARITIES)
-    return [Case(model, scenario, x) for model in ("rtm", "f11") for scenario in SCENARIOS for x in places]
-
-
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(subject: tuple[str, str], irregularity: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Schedule one problem by each policy."""
-    tasks, workloads = SCENARIOS[case.scenario]
-    wanted = Wanted(workloads=settings.scaled(workloads), tasks=tasks, irregularity=case.irregularity, enclosures=RINGS)
-    yield from shares(f"{case.model}-{case.scenario}", case.irregularity, case.model, wanted, seed, settings)
+    model, scenario = subject
+    tasks, workloads = SCENARIOS[scenario]
+    wanted = Wanted(workloads=settings.scaled(workloads), tasks=tasks, irregularity=irregularity, enclosures=RINGS)
+    yield from shares(f"{model}-{scenario}", irregularity, model, wanted, seed, settings)
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return what section VI says of multi-task workloads, and what is said of ours."""
     return [*_rtm(samples), *_f11(samples), *ours_claims(samples, _PANELS)]
 
@@ -239,17 +217,21 @@ def _f11(samples: Samples) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+def _shares_panels(panels: Sequence[tuple[str, str]], x_label: str) -> tuple[Panel, ...]:
+    return tuple(
+        Panel(key=key, title=title, x_label=x_label, y_label="% of the paper's bound", least_y=50.0)
+        for key, title in panels
+    )
+
+
 EXPERIMENT = Experiment(
     number=3,
     title=f"share of the bound by irregularity, {RINGS} rings of 8",
     where="lattice paper, section VI",
-    panels=tuple(
-        Panel(key=key, title=title, x_label="irregularity", y_label="% of the paper's bound", least_y=50.0)
-        for key, title in _PANELS
-    ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    panels=_shares_panels(_PANELS, "irregularity"),
+    places=dict.fromkeys(_SUBJECTS, IRREGULARITIES),
+    measure=_measure,
+    claims=_claims,
     stated=(
         Stated("rtm-multi", RANKING, 99.7, 99.8),
         Stated("rtm-multi", "heft", 97.5, 98.0),
@@ -263,44 +245,24 @@ EXPERIMENT = Experiment(
 # ---- Figure 4
 
 NUMBERS = (10, 20, 30, 50, 70, 90, 120, 150)
-WORKLOADS_SCENARIOS = {"single": (1, 1), "multi": (2, 20)}
 #: RTM with wide differences: what the paper calls highly irregular is not given.
 MODELS = {"rtmw": "RTM", "f11": "F11"}
 IRREGULARITY, WORKLOADS_RINGS = 0.6, 8
-_WORKLOADS_PANELS = tuple(
-    (f"{model}-{scenario}", f"{title}, {scenario}-task")
-    for model, title in MODELS.items()
-    for scenario in WORKLOADS_SCENARIOS
-)
+_WORKLOADS_SUBJECTS = [(model, scenario) for model in MODELS for scenario in SCENARIOS]
+_WORKLOADS_PANELS = [
+    (f"{model}-{scenario}", f"{MODELS[model]}, {scenario}-task") for model, scenario in _WORKLOADS_SUBJECTS
+]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadsCase:
-    """One model and scenario with this many workloads."""
-
-    model: str
-    scenario: str
-    workloads: int
-
-
-def workloads_cases(settings: Settings) -> list[WorkloadsCase]:
-    """Return all panels, place by place."""
-    places = settings.thinned(NUMBERS)
-    return [WorkloadsCase(model, scenario, x) for model in MODELS for scenario in WORKLOADS_SCENARIOS for x in places]
-
-
-def workloads_measure(case: WorkloadsCase, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_workloads(subject: tuple[str, str], workloads: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Schedule one problem by each policy."""
-    wanted = Wanted(
-        workloads=case.workloads,
-        tasks=WORKLOADS_SCENARIOS[case.scenario],
-        irregularity=IRREGULARITY,
-        enclosures=WORKLOADS_RINGS,
-    )
-    yield from shares(f"{case.model}-{case.scenario}", case.workloads, case.model, wanted, seed, settings)
+    model, scenario = subject
+    tasks, _ = SCENARIOS[scenario]
+    wanted = Wanted(workloads=workloads, tasks=tasks, irregularity=IRREGULARITY, enclosures=WORKLOADS_RINGS)
+    yield from shares(f"{model}-{scenario}", workloads, model, wanted, seed, settings)
 
 
-def workloads_claims(samples: Samples) -> list[Claim]:
+def _workloads_claims(samples: Samples) -> list[Claim]:
     """Return what section VI says of numbers of workloads, and what is said of ours."""
     return [*_workloads_rtm(samples), *_workloads_f11(samples), *ours_claims(samples, _WORKLOADS_PANELS)]
 
@@ -358,13 +320,10 @@ WORKLOADS_EXPERIMENT = Experiment(
     number=4,
     title=f"share of the bound by number of workloads, irregularity {IRREGULARITY:g}, {WORKLOADS_RINGS} rings of 8",
     where="lattice paper, section VI",
-    panels=tuple(
-        Panel(key=key, title=title, x_label="workloads", y_label="% of the paper's bound", least_y=50.0)
-        for key, title in _WORKLOADS_PANELS
-    ),
-    cases=workloads_cases,
-    measure=workloads_measure,
-    claims=workloads_claims,
+    panels=_shares_panels(_WORKLOADS_PANELS, "workloads"),
+    places=dict.fromkeys(_WORKLOADS_SUBJECTS, NUMBERS),
+    measure=_measure_workloads,
+    claims=_workloads_claims,
     stated=(
         Stated("rtmw-single", "heft", 93.0, 93.0, from_x=25.0, to_x=35.0),
         Stated("rtmw-single", RANKING, 85.0, 85.0, from_x=25.0, to_x=35.0),

@@ -17,7 +17,7 @@ from fpga_pool.core.gangs.progress import ProgressParams
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.experiments.animation import BEHIND, FRONT, animated_tasks, animated_tiers
 from fpga_pool.sim.gangs.simulator import simulate
-from fpga_pool.sim.gangs.trace import Nowhere, Trace, draw
+from fpga_pool.sim.gangs.trace import Sink, Trace, draw
 from fpga_pool.sim.scenario.recording import Span
 
 _STYLE = """
@@ -139,7 +139,7 @@ def rings() -> str:
     return animated_tasks(problem, schedule, [str(task) for task in range(_TASKS)], title)
 
 
-class _Spans(Nowhere):
+class _Spans(Sink):
     """Keeps what the tiers did."""
 
     def __init__(self) -> None:

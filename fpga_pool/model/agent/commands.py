@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.events import CommandsReceived
-from fpga_pool.model.agent.hold import HOLD, FreeRequested, HoldRequested
 from fpga_pool.model.agent.job import JOB, Evicted, Replaced, about
 from fpga_pool.model.agent.objects import AgentSlot, AgentState, HeldJob, Hold, Phase
-from fpga_pool.model.agent.slot import SLOT, AheadWanted
+from fpga_pool.model.agent.slot import HOLD, SLOT, AheadWanted, FreeRequested, HoldRequested
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages.agents import (
     AssignJob,

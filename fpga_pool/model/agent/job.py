@@ -10,6 +10,8 @@ import msgspec
 
 from fpga_pool.model.agent.events import ComputationEnded, ComputationFailed, EndsLost, EndsRecorded, InputArrived
 from fpga_pool.model.agent.instructions import (
+    AgentRule,
+    AgentTable,
     DeleteFiles,
     DeleteInput,
     DeleteOutput,
@@ -23,7 +25,6 @@ from fpga_pool.model.agent.instructions import (
     StopComputation,
 )
 from fpga_pool.model.agent.objects import HeldJob, Phase
-from fpga_pool.model.agent.table import AgentRule, AgentTable
 from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import (
     InputStaged,

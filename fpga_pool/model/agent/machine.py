@@ -8,7 +8,6 @@ from fpga_pool.core.dispatch import Load, QueueEntry, Run, Wait, next_action
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.commands import Commanding
-from fpga_pool.model.agent.hold import PreparationBegan, PreparationFailed, Prepared
 from fpga_pool.model.agent.job import AttemptFailed, Begun, Delivered, RetentionEnded, about
 from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
 from fpga_pool.model.agent.slot import (
@@ -16,7 +15,10 @@ from fpga_pool.model.agent.slot import (
     AheadWanted,
     ComputationBegun,
     LoadBegun,
+    PreparationBegan,
     PreparationBegun,
+    PreparationFailed,
+    Prepared,
     RestBegun,
     RestEnded,
     UseBegun,

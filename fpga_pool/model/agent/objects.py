@@ -13,7 +13,7 @@ import msgspec
 from fpga_pool.model.messages.agents import AssignJob, HoldSlot, LoadFunction, SlotChanged
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.objects.progress import reported_bytes
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 #: Unknown content of a slot's memory: it is scrubbed before use.
 UNKNOWN = ""
@@ -165,14 +165,7 @@ class AgentSlot(msgspec.Struct, frozen=True, kw_only=True):
 
     def report(self) -> SlotChanged:
         """Return what is reported about it."""
-        return SlotChanged(
-            slot=self.name,
-            at=self.changed_at,
-            state=self.state,
-            function=self.function,
-            job=self.job,
-            reason=self.reason,
-        )
+        return SlotChanged(slot=self.name, at=self.changed_at, **shared(self, SlotChanged))
 
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.

@@ -1,4 +1,4 @@
-"""The life of a slot on its agent: its current operation, and its state for the pool.
+"""The life of a slot on its agent: its current operation, and its state for the pool; and of a hold on it.
 
 One executor acts on a slot, one instruction after the other, and each of its answers is an event here.  Who decides
 what comes next (`machine.Agent`) sees the slot FREE, its queue and its hold.
@@ -20,10 +20,14 @@ from fpga_pool.model.agent.events import (
     ScrubFailed,
 )
 from fpga_pool.model.agent.instructions import (
+    AgentRule,
+    AgentTable,
     BeginGuestUse,
     Compute,
     EndGuestUse,
+    ForgetHold,
     Instruction,
+    KeepHold,
     LoadSlot,
     LookAtCard,
     Report,
@@ -31,10 +35,9 @@ from fpga_pool.model.agent.instructions import (
     ScrubSlot,
     StopComputation,
 )
-from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob
-from fpga_pool.model.agent.table import AgentRule, AgentTable
+from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob, Hold, HoldState
 from fpga_pool.model.fields import short_reason
-from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, LoadFunction
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 
@@ -269,3 +272,87 @@ _RULES: dict[tuple[Activity, type], AgentRule[AgentSlot]] = {
 }
 
 SLOT = AgentTable[AgentSlot]("slot", "activity", "name", _RULES)
+
+
+# ---- Holds: a slot is kept for an instance from one command to another
+
+HoldOutcome = tuple[Hold | None, list[Instruction]]
+
+
+class PreparationBegan(msgspec.Struct, frozen=True, kw_only=True):
+    """The slot is scrubbed and loaded for the instance, for the first time or again."""
+
+    slot: str
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """The slot is scrubbed and loaded."""
+
+    slot: str
+
+
+class PreparationFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The slot could not be scrubbed or loaded."""
+
+    slot: str
+    problem: str
+
+
+class HoldRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """The slot is to be kept: for the same use, or for another one."""
+
+    slot: str
+    action: HoldSlot
+
+
+class FreeRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance does not hold the slot any more."""
+
+    slot: str
+    action: FreeSlot
+
+
+def _requested(hold: Hold, event: HoldRequested, now_s: float) -> HoldOutcome:
+    """Keep the slot; requested again for the same use, one that is ready stays so."""
+    same = hold.ready and _use(hold.action) == _use(event.action)
+    after = Hold(action=event.action, state=HoldState.READY if same else HoldState.PREPARING)
+    return after, [KeepHold(event.slot, after)]
+
+
+def _hold_freed(hold: Hold, event: FreeRequested, now_s: float) -> HoldOutcome:
+    """Let the slot go, but not in the name of another instance."""
+    if hold.action.instance != event.action.instance:
+        return hold, []
+    return None, [ForgetHold(event.slot)]
+
+
+def _hold_preparing(hold: Hold, event: PreparationBegan, now_s: float) -> HoldOutcome:
+    if hold.state is HoldState.PREPARING:
+        return hold, []
+    after = changed(hold, state=HoldState.PREPARING, problem="")
+    return after, [KeepHold(event.slot, after)]
+
+
+def _hold_prepared(hold: Hold, event: Prepared, now_s: float) -> HoldOutcome:
+    after = changed(hold, state=HoldState.READY)
+    return after, [KeepHold(event.slot, after)]
+
+
+def _troubled(hold: Hold, event: PreparationFailed, now_s: float) -> HoldOutcome:
+    after = changed(hold, state=HoldState.TROUBLED, problem=event.problem)
+    return after, [KeepHold(event.slot, after)]
+
+
+def _use(action: HoldSlot) -> tuple[str, str, str]:
+    return action.instance, action.project_id, action.function
+
+
+_HOLD_RULES: dict[tuple[HoldState, type], AgentRule[Hold]] = {
+    **{(state, HoldRequested): _requested for state in HoldState},
+    **{(state, FreeRequested): _hold_freed for state in HoldState},
+    **{(state, PreparationBegan): _hold_preparing for state in HoldState},
+    (HoldState.PREPARING, Prepared): _hold_prepared,
+    (HoldState.PREPARING, PreparationFailed): _troubled,
+}
+
+HOLD = AgentTable[Hold]("hold of instance", "state", "action.instance", _HOLD_RULES)

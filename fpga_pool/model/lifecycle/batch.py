@@ -1,15 +1,12 @@
 """The life of a batch: PENDING until its first plan, RUNNING until its last job ends, then how it ended."""
 
-from dataclasses import dataclass
-
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState
 from fpga_pool.model.values import changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlanned:
+class BatchPlanned(Event, frozen=True, kw_only=True):
     """The first plan of the batch, or of a shard's part of it, was committed."""
 
     dispatched_at: float
@@ -20,51 +17,43 @@ class BatchPlanned:
     completion_bound_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchBegun:
+class BatchBegun(Event, frozen=True, kw_only=True):
     """The first of its jobs got a place; online nothing is promised about the others."""
 
     dispatched_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCancelRequested:
+class BatchCancelRequested(Event, frozen=True, kw_only=True):
     """The tenant wants the batch no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeld:
+class BatchHeld(Event, frozen=True, kw_only=True):
     """Its owner wants no more of its jobs to get places."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReleased:
+class BatchReleased(Event, frozen=True, kw_only=True):
     """Its owner lets its jobs get places again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityChanged:
+class PriorityChanged(Event, frozen=True, kw_only=True):
     """Its owner wants it planned before others, or after them."""
 
     priority: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependenciesCompleted:
+class DependenciesCompleted(Event, frozen=True, kw_only=True):
     """Batches that it has waited for are complete."""
 
     batches: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnded:
+class JobEnded(Event, frozen=True, kw_only=True):
     """One of its jobs will not compute any more."""
 
     state: JobState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobReopened:
+class JobReopened(Event, frozen=True, kw_only=True):
     """One of its jobs that was complete has to compute again, because others need its result."""
 
 
@@ -95,26 +84,6 @@ def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
         planned_completion_s=max(batch.planned_completion_s or 0.0, delay_s + event.completion_s),
         completion_bound_s=max(batch.completion_bound_s or 0.0, event.completion_bound_s),
     ), []
-
-
-def _begun(batch: Batch, event: BatchBegun, now_s: float) -> Outcome:
-    return changed(batch, state=BatchState.RUNNING, dispatched_at=event.dispatched_at), []
-
-
-def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -> Outcome:
-    return changed(batch, cancel_requested=True), []
-
-
-def _held(batch: Batch, event: BatchHeld, now_s: float) -> Outcome:
-    return changed(batch, held=True), []
-
-
-def _released(batch: Batch, event: BatchReleased, now_s: float) -> Outcome:
-    return changed(batch, held=False), []
-
-
-def _priority_changed(batch: Batch, event: PriorityChanged, now_s: float) -> Outcome:
-    return changed(batch, priority=event.priority), []
 
 
 def _dependencies_completed(batch: Batch, event: DependenciesCompleted, now_s: float) -> Outcome:
@@ -148,18 +117,18 @@ def _final_state(batch: Batch) -> BatchState:
 _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, BatchPlanned): _planned,
     (BatchState.RUNNING, BatchPlanned): _part_planned,
-    (BatchState.PENDING, BatchBegun): _begun,
+    (BatchState.PENDING, BatchBegun): sets("dispatched_at", state=BatchState.RUNNING),
     (BatchState.PENDING, DependenciesCompleted): _dependencies_completed,
-    (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
-    (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
+    (BatchState.PENDING, BatchCancelRequested): sets(cancel_requested=True),
+    (BatchState.RUNNING, BatchCancelRequested): sets(cancel_requested=True),
     (BatchState.PENDING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobReopened): _job_reopened,
 }
 _UNTIL_ITS_END: dict[type, Rule[Batch]] = {
-    BatchHeld: _held,
-    BatchReleased: _released,
-    PriorityChanged: _priority_changed,
+    BatchHeld: sets(held=True),
+    BatchReleased: sets(held=False),
+    PriorityChanged: sets("priority"),
 }
 _RULES |= {
     (state, event): rule for state in (BatchState.PENDING, BatchState.RUNNING) for event, rule in _UNTIL_ITS_END.items()

@@ -8,79 +8,50 @@
 A design that was rejected or revoked can be Approved (again).  One that is not approved is no more public.
 """
 
-from dataclasses import dataclass, replace
-
-from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.objects.bitstreams import Design, DesignState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
+class Approved(Event, frozen=True, kw_only=True):
     """Its function may be loaded."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class Rejected(Event, frozen=True, kw_only=True):
     """Its function will not be loaded."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revoked:
+class Revoked(Event, frozen=True, kw_only=True):
     """Its function must not be loaded any more."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Event, frozen=True, kw_only=True):
     """Jobs of all projects may name its function."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadePrivate:
+class MadePrivate(Event, frozen=True, kw_only=True):
     """Jobs of its own project alone may name its function."""
 
     reason: str = ""
 
 
-Outcome = tuple[Design, list[Action]]
-
-
-def _approved(design: Design, event: Approved, now_s: float) -> Outcome:
-    return replace(design, state=DesignState.APPROVED, reason=event.reason), []
-
-
-def _rejected(design: Design, event: Rejected, now_s: float) -> Outcome:
-    return replace(design, state=DesignState.REJECTED, public=False, reason=event.reason), []
-
-
-def _revoked(design: Design, event: Revoked, now_s: float) -> Outcome:
-    return replace(design, state=DesignState.REVOKED, public=False, reason=event.reason), []
-
-
-def _published(design: Design, event: Published, now_s: float) -> Outcome:
-    return replace(design, public=True), []
-
-
-def _made_private(design: Design, event: MadePrivate, now_s: float) -> Outcome:
-    return replace(design, public=False), []
-
+_approved = sets("reason", state=DesignState.APPROVED)
 
 _RULES: dict[tuple[DesignState, type], Rule[Design]] = {
     (DesignState.SUBMITTED, Approved): _approved,
-    (DesignState.SUBMITTED, Rejected): _rejected,
+    (DesignState.SUBMITTED, Rejected): sets("reason", state=DesignState.REJECTED, public=False),
     (DesignState.REJECTED, Approved): _approved,
-    (DesignState.APPROVED, Revoked): _revoked,
+    (DesignState.APPROVED, Revoked): sets("reason", state=DesignState.REVOKED, public=False),
     (DesignState.REVOKED, Approved): _approved,
-    (DesignState.APPROVED, Published): _published,
-    (DesignState.APPROVED, MadePrivate): _made_private,
+    (DesignState.APPROVED, Published): sets(public=True),
+    (DesignState.APPROVED, MadePrivate): sets(public=False),
 }
 
 DESIGN = Table[Design]("design", _RULES)

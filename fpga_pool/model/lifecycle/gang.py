@@ -1,96 +1,83 @@
-"""The life of a gang: queued, in the background or the foreground of its processors, on its way, and how it ended.
+"""The life of a gang, queued, in the background or the foreground of its processors, on its way; and of migrations.
 
 What a move of a policy means for the gang is one event each; `model.rules.gang.changes` has the processes follow.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action
-from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.gangs import Gang, GangState, Migration, MigrationState
 from fpga_pool.model.values import changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedBehind:
+class StartedBehind(Event, frozen=True, kw_only=True):
     """It got processors in the background."""
 
     #: Until when it has the higher priority there; None = it has not.
     trial_ends_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedInFront:
+class StartedInFront(Event, frozen=True, kw_only=True):
     """It got processors in the foreground."""
 
     ends_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swapped:
+class Swapped(Event, frozen=True, kw_only=True):
     """It came to the foreground of the processors that it has."""
 
     ends_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveBegun:
+class MoveBegun(Event, frozen=True, kw_only=True):
     """It is to go on in the foreground of other processors."""
 
     ends_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveEnded:
+class MoveEnded(Event, frozen=True, kw_only=True):
     """All its processes run where it was moved to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Killed:
+class Killed(Event, frozen=True, kw_only=True):
     """It is to begin again, in the foreground of other processors, because the policy says so."""
 
     ends_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Displaced:
+class Displaced(Event, frozen=True, kw_only=True):
     """It has lost its processors, because something failed, and begins again."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEnded:
+class TrialEnded(Event, frozen=True, kw_only=True):
     """It has the lower priority in the background from now on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaveWay:
+class GaveWay(Event, frozen=True, kw_only=True):
     """It is in the foreground, and gives way to the trial of a gang behind it."""
 
     for_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Event, frozen=True, kw_only=True):
     """All its processes have done their work."""
 
     #: Seconds on dedicated processors.
     ran_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangCancelRequested:
+class GangCancelRequested(Event, frozen=True, kw_only=True):
     """The tenant wants the gang no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangCancelled:
+class GangCancelled(Event, frozen=True, kw_only=True):
     """Nothing is left of a gang whose end was asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangGaveUp:
+class GangGaveUp(Event, frozen=True, kw_only=True):
     """It failed too often."""
 
     reason: str
@@ -139,16 +126,8 @@ def _move_begun(gang: Gang, event: MoveBegun, now_s: float) -> Outcome:
     return changed(moving, migrations=gang.migrations + 1), []
 
 
-def _move_ended(gang: Gang, event: MoveEnded, now_s: float) -> Outcome:
-    return changed(gang, state=GangState.FOREGROUND), []
-
-
 def _killed(gang: Gang, event: Killed, now_s: float) -> Outcome:
     return changed(_placed(gang, GangState.FOREGROUND, event.ends_at, now_s), kills=gang.kills + 1), []
-
-
-def _trial_ended(gang: Gang, event: TrialEnded, now_s: float) -> Outcome:
-    return changed(gang, trial_ends_at=None), []
 
 
 def _gave_way(gang: Gang, event: GaveWay, now_s: float) -> Outcome:
@@ -167,10 +146,6 @@ def _displaced(gang: Gang, event: Displaced, now_s: float) -> Outcome:
         reason=event.reason,
     )
     return queued, []
-
-
-def _cancel_requested(gang: Gang, event: GangCancelRequested, now_s: float) -> Outcome:
-    return changed(gang, cancel_requested=True), []
 
 
 def _ended(gang: Gang, state: GangState, now_s: float, reason: str = "") -> Outcome:
@@ -203,14 +178,55 @@ _RULES: dict[tuple[GangState, type], Rule[Gang]] = {
     (_BACKGROUND, Swapped): _swapped,
     (_BACKGROUND, MoveBegun): _move_begun,
     (_BACKGROUND, Killed): _killed,
-    (_MOVING, MoveEnded): _move_ended,
-    (_BACKGROUND, TrialEnded): _trial_ended,
+    (_MOVING, MoveEnded): sets(state=GangState.FOREGROUND),
+    (_BACKGROUND, TrialEnded): sets(trial_ends_at=None),
     **{(state, GaveWay): _gave_way for state in (_FOREGROUND, _MOVING)},
     **{(state, Displaced): _displaced for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
     **{(state, Completed): _completed for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
-    **{(state, GangCancelRequested): _cancel_requested for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)},
+    **{
+        (state, GangCancelRequested): sets(cancel_requested=True)
+        for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)
+    },
     **{(state, GangCancelled): _cancelled for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)},
     (_QUEUED, GangGaveUp): _gave_up,
 }
 
 GANG = Table[Gang]("gang", _RULES)
+
+
+# ---- Migrations: every process is taken off its old processor before any is launched on its new one
+
+
+class AllSaved(Event, frozen=True, kw_only=True):
+    """Nothing runs on the old processors any more."""
+
+
+class AllResumed(Event, frozen=True, kw_only=True):
+    """All processes run on the new ones."""
+
+
+class MigrationFailed(Event, frozen=True, kw_only=True):
+    """A process could not be saved or resumed, a host was lost, or the gang has ended."""
+
+    reason: str
+
+
+MigrationOutcome = tuple[Migration, list[Action]]
+
+
+def _all_resumed(migration: Migration, event: AllResumed, now_s: float) -> MigrationOutcome:
+    return replace(migration, state=MigrationState.COMPLETED, ended_at=now_s), []
+
+
+def _migration_failed(migration: Migration, event: MigrationFailed, now_s: float) -> MigrationOutcome:
+    return replace(migration, state=MigrationState.FAILED, reason=event.reason, ended_at=now_s), []
+
+
+_MIGRATION_RULES: dict[tuple[MigrationState, type], Rule[Migration]] = {
+    (MigrationState.SAVING, AllSaved): sets(state=MigrationState.RESUMING),
+    (MigrationState.RESUMING, AllResumed): _all_resumed,
+    (MigrationState.SAVING, MigrationFailed): _migration_failed,
+    (MigrationState.RESUMING, MigrationFailed): _migration_failed,
+}
+
+MIGRATION = Table[Migration]("migration", _MIGRATION_RULES)

@@ -21,9 +21,7 @@ In a pipeline a job without a place is Skipped when a predecessor of it has ende
 whose result is lost while others still need it is PENDING again (ResultLost).
 """
 
-from dataclasses import dataclass
-
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import (
     Action,
     AssignJob,
@@ -42,11 +40,10 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
-from fpga_pool.model.values import changed
+from fpga_pool.model.values import changed, shared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class Planned(Event, frozen=True, kw_only=True):
     """A policy gave the job a place."""
 
     host: str
@@ -64,15 +61,13 @@ class Planned:
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Event, frozen=True, kw_only=True):
     """The job, which has not started, moves to another place; the caller notifies its former agent."""
 
     place: Planned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retimed:
+class Retimed(Event, frozen=True, kw_only=True):
     """The job, which does not compute yet, keeps its place and gets other times; its input may be on its way."""
 
     dispatched_at: float
@@ -81,8 +76,7 @@ class Retimed:
     transfer: tuple[RateSegment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Displaced:
+class Displaced(Event, frozen=True, kw_only=True):
     """The job lost its place through no fault of its own (drain, fault, host gone, eviction)."""
 
     reason: str
@@ -92,42 +86,36 @@ class Displaced:
     excused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictRequested:
+class EvictRequested(Event, frozen=True, kw_only=True):
     """Its place is worth more to another job; its progress is kept, or lost."""
 
     keep_progress: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested:
+class CancelRequested(Event, frozen=True, kw_only=True):
     """The tenant wants the job no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaveUp:
+class GaveUp(Event, frozen=True, kw_only=True):
     """The pool will not try any longer: planned too often, the input never came, or the function was revoked."""
 
     code: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldChanged:
+class HoldChanged(Event, frozen=True, kw_only=True):
     """Its batch is held, for a reason, or is not any more (""): plans that were made before are void."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(Event, frozen=True, kw_only=True):
     """A predecessor has ended without a result: there is no input to compute on."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultLost:
+class ResultLost(Event, frozen=True, kw_only=True):
     """Its result, which other jobs still need, is not held any more."""
 
     reason: str
@@ -144,14 +132,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         input_bytes=input_bytes,
         attempt=job.attempt + 1,
         reason="",
-        host=event.host,
-        slot=event.slot,
-        order=event.order,
-        dispatched_at=event.dispatched_at,
-        start_s=event.start_s,
-        end_s=event.end_s,
-        transfer=event.transfer,
-        result_transfer=event.result_transfer,
+        **shared(event, Job),
         done=job.done if job.host == event.host else 0.0,
         flow="",
         moved_bytes=None,
@@ -186,10 +167,7 @@ def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
     retimed = changed(
         job,
         # Agents recognise a later plan by this, also if the clock of its scheduler is slightly behind.
-        dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
-        start_s=event.start_s,
-        end_s=event.end_s,
-        transfer=event.transfer,
+        **shared(event, Job) | {"dispatched_at": max(event.dispatched_at, job.dispatched_at or 0.0)},
         moved_bytes=None,
         moved_at=None,
     )
@@ -289,10 +267,6 @@ def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
     return changed(_end(job, JobState.COMPLETED, now_s), reason=f"result discarded: {why}"), []
 
 
-def _hold_changed(job: Job, event: HoldChanged, now_s: float) -> Outcome:
-    return changed(job, reason=event.reason), []
-
-
 def _skipped(job: Job, event: Skipped, now_s: float) -> Outcome:
     skipped = _end(job, JobState.CANCELLED, now_s)
     return changed(skipped, error_code="fpga_pool.predecessor_failed", reason=event.reason), []
@@ -327,7 +301,7 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.PENDING, Planned): _planned,
     (JobState.PENDING, CancelRequested): _cancel_unplanned,
     (JobState.PENDING, GaveUp): _gave_up,
-    (JobState.PENDING, HoldChanged): _hold_changed,
+    (JobState.PENDING, HoldChanged): sets("reason"),
     (JobState.PENDING, Skipped): _skipped,
     (JobState.WAITING_INPUT, Moved): _moved,
     (JobState.STAGED, Moved): _moved,

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fpga_pool.model.lifecycle.lease import LeaseBroken, LeaseReleased, LeaseRestored
-from fpga_pool.model.lifecycle.slot import HostLost
+from fpga_pool.model.lifecycle.slot import HostLost, LeaseBroken, LeaseReleased, LeaseRestored
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang
 from fpga_pool.model.objects.history import CREATED, HistoryEntry

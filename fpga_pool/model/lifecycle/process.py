@@ -4,10 +4,8 @@ A process of an attempt that is over is stopped, and keeps its place until its a
 agent is lost: a place on which something may still run is not reused.
 """
 
-from dataclasses import dataclass
-
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.messages.gangs import (
     LaunchProcess,
@@ -24,51 +22,43 @@ from fpga_pool.model.objects.gangs import Gang, Process, ProcessState
 from fpga_pool.model.values import changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class Launched(Event, frozen=True, kw_only=True):
     """Nothing is left of a former attempt: it may begin."""
 
     gang: Gang
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingLeftToDo:
+class NothingLeftToDo(Event, frozen=True, kw_only=True):
     """Its work was done before it could be moved here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierChanged:
+class TierChanged(Event, frozen=True, kw_only=True):
     """Its gang comes to another tier of the processors that it has."""
 
     tier: Tier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityChanged:
+class PriorityChanged(Event, frozen=True, kw_only=True):
     """A trial of the gang behind begins or ends: the two processes of the processor exchange their priorities."""
 
     exchanged: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveRequested:
+class SaveRequested(Event, frozen=True, kw_only=True):
     """Its gang migrates to other processors."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(Event, frozen=True, kw_only=True):
     """Its gang begins again, or has ended."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Event, frozen=True, kw_only=True):
     """Its gang, or its move, is complete, or all of its attempt have been stopped: its place is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vanished:
+class Vanished(Event, frozen=True, kw_only=True):
     """Its host is lost, or its agent does not know it."""
 
     reason: str
@@ -77,14 +67,10 @@ class Vanished:
 Outcome = tuple[Process, list[Action]]
 
 
-def _about(process: Process) -> dict[str, str | int]:
-    return {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
-
-
 def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
     gang = event.gang
     launch = LaunchProcess(
-        **_about(process),  # type: ignore[arg-type]
+        **process.about,
         tier=process.priority,
         processes=gang.processes,
         cpu_usage=gang.cpu_usage,
@@ -97,43 +83,23 @@ def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
     return changed(process, state=ProcessState.STARTING, progress_at=now_s), [launch]
 
 
-def _nothing_left(process: Process, event: NothingLeftToDo, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.EXITED), []
-
-
-def _started(process: Process, event: ProcessStarted, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.RUNNING), []
-
-
 def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
     done_s = process.done_by(event.at)
     return changed(process, state=ProcessState.EXITED, done_s=done_s, rate=0.0, cpu_s=event.cpu_s), []
 
 
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
-    commands = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
+    commands = [SetTier(**process.about, tier=event.tier)]
     return changed(process, tier=event.tier), list(commands)
 
 
 def _priority_changed(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
     after = changed(process, exchanged=event.exchanged)
-    return after, [SetTier(**_about(process), tier=after.priority)]  # type: ignore[arg-type]
-
-
-def _priority_changed_quietly(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
-    return changed(process, exchanged=event.exchanged), []
-
-
-def _tier_changed_quietly(process: Process, event: TierChanged, now_s: float) -> Outcome:
-    return changed(process, tier=event.tier), []
+    return after, [SetTier(**process.about, tier=after.priority)]
 
 
 def _save(process: Process, event: SaveRequested, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.SAVING), [SaveProcess(**_about(process))]  # type: ignore[arg-type]
-
-
-def _gone(process: Process, event: object, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.ENDED, rate=0.0), []
+    return changed(process, state=ProcessState.SAVING), [SaveProcess(**process.about)]
 
 
 def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
@@ -142,17 +108,12 @@ def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
 
 def _dropped(process: Process, saved: str) -> list[Action]:
     """Remove a saved memory that will not be resumed from."""
-    return [StopProcess(**_about(process), saved=saved)] if saved else []  # type: ignore[arg-type]
+    return [StopProcess(**process.about, saved=saved)] if saved else []
 
 
 def _stop(process: Process, event: StopRequested, now_s: float) -> Outcome:
     stopping = changed(process, state=ProcessState.STOPPING, reason=event.reason)
-    return stopping, [StopProcess(**_about(process))]  # type: ignore[arg-type]
-
-
-def _saved(process: Process, event: ProcessSaved, now_s: float) -> Outcome:
-    ended = changed(process, state=ProcessState.ENDED, done_s=event.done_s, rate=0.0, cpu_s=event.cpu_s)
-    return ended, []
+    return stopping, [StopProcess(**process.about)]
 
 
 def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
@@ -160,17 +121,9 @@ def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSa
     return changed(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), _dropped(process, saved)
 
 
-def _stopped_at_once(process: Process, event: StopRequested, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.STOPPED, reason=event.reason), []
-
-
 def _failed(process: Process, event: ProcessFailed, now_s: float) -> Outcome:
     stopped = changed(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
     return stopped, []
-
-
-def _vanished(process: Process, event: Vanished, now_s: float) -> Outcome:
-    return changed(process, state=ProcessState.ENDED, rate=0.0, reason=event.reason), []
 
 
 _RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING, _STOPPED = (
@@ -185,32 +138,32 @@ _RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING, _STOPPED = (
 
 _RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
     (_RESERVED, Launched): _launched,
-    (_RESERVED, NothingLeftToDo): _nothing_left,
-    (_RESERVED, TierChanged): _tier_changed_quietly,
+    (_RESERVED, NothingLeftToDo): sets(state=ProcessState.EXITED),
+    (_RESERVED, TierChanged): sets("tier"),
     (_RESERVED, SaveRequested): _never_launched,
     (_RESERVED, StopRequested): _never_launched,
-    (_RESERVED, Vanished): _vanished,
-    (_STARTING, ProcessStarted): _started,
+    (_RESERVED, Vanished): sets("reason", state=ProcessState.ENDED, rate=0.0),
+    (_STARTING, ProcessStarted): sets(state=ProcessState.RUNNING),
     **{(state, ProcessExited): _exited for state in (_STARTING, _RUNNING, _SAVING)},
     **{(state, TierChanged): _tier_changed for state in (_STARTING, _RUNNING)},
     **{(state, PriorityChanged): _priority_changed for state in (_STARTING, _RUNNING)},
-    **{
-        (state, PriorityChanged): _priority_changed_quietly
-        for state in (_RESERVED, _EXITED, _SAVING, _STOPPING, _STOPPED)
-    },
+    **{(state, PriorityChanged): sets("exchanged") for state in (_RESERVED, _EXITED, _SAVING, _STOPPING, _STOPPED)},
     **{(state, SaveRequested): _save for state in (_STARTING, _RUNNING)},
     **{(state, StopRequested): _stop for state in (_STARTING, _RUNNING, _SAVING)},
     **{(state, ProcessFailed): _failed for state in (_STARTING, _RUNNING, _SAVING, _STOPPING)},
-    **{(state, Vanished): _vanished for state in (_STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING)},
-    (_EXITED, TierChanged): _tier_changed_quietly,
-    (_EXITED, StopRequested): _stopped_at_once,
-    (_EXITED, Released): _gone,
-    (_SAVING, ProcessSaved): _saved,
+    **{
+        (state, Vanished): sets("reason", state=ProcessState.ENDED, rate=0.0)
+        for state in (_STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING)
+    },
+    (_EXITED, TierChanged): sets("tier"),
+    (_EXITED, StopRequested): sets("reason", state=ProcessState.STOPPED),
+    (_EXITED, Released): sets(state=ProcessState.ENDED, rate=0.0),
+    (_SAVING, ProcessSaved): sets("done_s", "cpu_s", state=ProcessState.ENDED, rate=0.0),
     (_STOPPING, ProcessExited): _stopped,
     (_STOPPING, ProcessSaved): _stopped,
     (_STOPPING, ProcessStopped): _stopped,
-    (_STOPPED, Released): _gone,
-    (_STOPPED, Vanished): _vanished,
+    (_STOPPED, Released): sets(state=ProcessState.ENDED, rate=0.0),
+    (_STOPPED, Vanished): sets("reason", state=ProcessState.ENDED, rate=0.0),
 }
 
 PROCESS = Table[Process]("process", _RULES)

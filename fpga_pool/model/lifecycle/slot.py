@@ -1,36 +1,32 @@
-"""The life of a slot: what its agent observes, and what the operator asks for.
+"""The life of a slot, and of the leases on it: what its agent observes, and what the operator asks for.
 
 The agent owns the observed state, so every state it can report may follow every other (a card that was unplugged
 and came back went through whatever it went through); what the table guards is the operator's part: a drained slot
 stays DRAINED until it is resumed, and is drained only when nothing runs in it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action, SlotChanged
-from fpga_pool.model.objects.pool import Slot, SlotState
+from fpga_pool.model.objects.pool import Lease, LeaseState, Slot, SlotState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRequested:
+class DrainRequested(Event, frozen=True, kw_only=True):
     """The operator wants the slot empty of work."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCompleted:
+class DrainCompleted(Event, frozen=True, kw_only=True):
     """The last job has left the slot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRequested:
+class ResumeRequested(Event, frozen=True, kw_only=True):
     """The operator gives the slot back to the pool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLost:
+class HostLost(Event, frozen=True, kw_only=True):
     """The slot's host has sent no heartbeat for too long."""
 
 
@@ -67,37 +63,56 @@ def _changed_while_drained(slot: Slot, event: SlotChanged, now_s: float) -> Outc
     return replace(changed, state=SlotState.DRAINED if idle else event.state), actions
 
 
-def _drain(slot: Slot, event: DrainRequested, now_s: float) -> Outcome:
-    return replace(slot, drain_requested=True, reason=event.reason), []
-
-
-def _drained(slot: Slot, event: DrainCompleted, now_s: float) -> Outcome:
-    return replace(slot, state=SlotState.DRAINED), []
-
-
-def _resume(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome:
-    return replace(slot, drain_requested=False, reason=""), []
-
-
 def _resume_drained(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome:
     state = SlotState.READY if slot.function else SlotState.EMPTY
     return replace(slot, state=state, drain_requested=False, reason=""), []
 
 
-def _lost(slot: Slot, event: HostLost, now_s: float) -> Outcome:
-    reason = "its host is lost"
-    return replace(slot, state=SlotState.FAULTED, function="", job="", reason=reason, loaded_at=None), []
-
-
 _RULES: dict[tuple[SlotState, type], Rule[Slot]] = {}
 for _state in SlotState:
     _RULES[_state, SlotChanged] = _changed
-    _RULES[_state, DrainRequested] = _drain
-    _RULES[_state, ResumeRequested] = _resume
-    _RULES[_state, HostLost] = _lost
+    _RULES[_state, DrainRequested] = sets("reason", drain_requested=True)
+    _RULES[_state, ResumeRequested] = sets(drain_requested=False, reason="")
+    _RULES[_state, HostLost] = sets(
+        state=SlotState.FAULTED, function="", job="", reason="its host is lost", loaded_at=None
+    )
 for _state in (SlotState.EMPTY, SlotState.READY):
-    _RULES[_state, DrainCompleted] = _drained
+    _RULES[_state, DrainCompleted] = sets(state=SlotState.DRAINED)
 _RULES[SlotState.DRAINED, SlotChanged] = _changed_while_drained
 _RULES[SlotState.DRAINED, ResumeRequested] = _resume_drained
 
 SLOT = Table[Slot]("slot", _RULES, called_by="name")
+
+
+# ---- Leases: HELD from the grant until released by the holder or revoked by a claim of higher rank
+
+
+class LeaseReleased(Event, frozen=True, kw_only=True):
+    """The holder needs the slot no more, or has lost it."""
+
+
+class LeaseBroken(Event, frozen=True, kw_only=True):
+    """Its instance cannot use the slot: it has failed, or does not hold the function."""
+
+    reason: str
+
+
+class LeaseRestored(Event, frozen=True, kw_only=True):
+    """Its instance can use the slot again."""
+
+
+def _lease_broken(lease: Lease, event: LeaseBroken, now_s: float) -> tuple[Lease, list[Action]]:
+    return replace(lease, broken=event.reason), []
+
+
+def _lease_released(lease: Lease, event: LeaseReleased, now_s: float) -> tuple[Lease, list[Action]]:
+    return replace(lease, state=LeaseState.RELEASED, released_at=now_s), []
+
+
+_LEASE_RULES: dict[tuple[LeaseState, type], Rule[Lease]] = {
+    (LeaseState.HELD, LeaseBroken): _lease_broken,
+    (LeaseState.HELD, LeaseRestored): sets(broken=""),
+    (LeaseState.HELD, LeaseReleased): _lease_released,
+}
+
+LEASE = Table[Lease]("lease", _LEASE_RULES)

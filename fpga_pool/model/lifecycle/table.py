@@ -4,10 +4,16 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.history import HistoryEntry, with_event
 from fpga_pool.model.values import changed
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Base of what happens to an object, unless an agent reports it."""
 
 
 class Living(Protocol):
@@ -16,12 +22,10 @@ class Living(Protocol):
     @property
     def state(self) -> StrEnum:
         """Where it is now."""
-        ...
 
     @property
     def history(self) -> tuple[HistoryEntry, ...]:
         """How it got there."""
-        ...
 
 
 LivingT = TypeVar("LivingT", bound=Living)
@@ -29,6 +33,15 @@ LivingT = TypeVar("LivingT", bound=Living)
 #: A rule gets the object, the event and the time; it returns the changed object (state included) and the actions
 #: that its agent must take.
 Rule = Callable[[LivingT, Any, float], tuple[LivingT, list[Action]]]
+
+
+def sets(*names: str, **values: Any) -> Rule[Any]:
+    """Return the rule that sets fields, and no more: those of these names as the event says, others to `values`."""
+
+    def rule(thing: LivingT, event: Any, now_s: float) -> tuple[LivingT, list[Action]]:
+        return changed(thing, **values, **{name: getattr(event, name) for name in names}), []
+
+    return rule
 
 
 class Table(Generic[LivingT]):

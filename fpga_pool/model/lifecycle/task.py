@@ -1,46 +1,40 @@
 """The life of a task: queued until it gets all its slots, back in the queue when it loses one, and how it ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action
 from fpga_pool.model.objects.tasks import Task, TaskState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlaced:
+class TaskPlaced(Event, frozen=True, kw_only=True):
     """It got all its slots, and how many these are."""
 
     slots: int
     ends_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDisplaced:
+class TaskDisplaced(Event, frozen=True, kw_only=True):
     """It has lost a slot, or a share of it was stopped: it has given all slots back, and waits in its old place."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCancelRequested:
+class TaskCancelRequested(Event, frozen=True, kw_only=True):
     """The tenant wants the task no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCompleted:
+class TaskCompleted(Event, frozen=True, kw_only=True):
     """All its shares are complete."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailed:
+class TaskFailed(Event, frozen=True, kw_only=True):
     """A share of it has failed for good, and the others have ended."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCancelled:
+class TaskCancelled(Event, frozen=True, kw_only=True):
     """Nothing is left of a task whose end was asked for."""
 
 
@@ -65,10 +59,6 @@ def _displaced(task: Task, event: TaskDisplaced, now_s: float) -> Outcome:
     return queued, []
 
 
-def _cancel_requested(task: Task, event: TaskCancelRequested, now_s: float) -> Outcome:
-    return replace(task, cancel_requested=True), []
-
-
 def _ended(task: Task, state: TaskState, now_s: float, reason: str = "") -> Outcome:
     return replace(task, state=state, ended_at=now_s, ends_at=None, reason=reason), []
 
@@ -86,7 +76,7 @@ def _cancelled(task: Task, event: TaskCancelled, now_s: float) -> Outcome:
 
 
 _WHILE_OPEN: dict[type, Rule[Task]] = {
-    TaskCancelRequested: _cancel_requested,
+    TaskCancelRequested: sets(cancel_requested=True),
     TaskCompleted: _completed,
     TaskFailed: _failed,
     TaskCancelled: _cancelled,

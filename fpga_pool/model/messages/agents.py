@@ -30,6 +30,7 @@ from fpga_pool.model.fields import (
     Uuid,
     require_address,
 )
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects.pool import RateSegment, SlotState
 
@@ -46,11 +47,16 @@ class InputSource(Message, frozen=True, kw_only=True):
     result_sha256: Sha256
 
 
-class AssignJob(Variant, frozen=True, kw_only=True):
-    """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
+class AttemptMessage(Variant, frozen=True, kw_only=True):
+    """Base of what is said about one attempt of a job."""
 
     job: Id
     attempt: Count
+
+
+class AssignJob(AttemptMessage, frozen=True, kw_only=True):
+    """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
+
     project_id: Text
     function: Text
     input_bytes: ByteCount
@@ -71,11 +77,9 @@ class AssignJob(Variant, frozen=True, kw_only=True):
     kept: bool = False
 
 
-class RetimeJob(Variant, frozen=True, kw_only=True):
+class RetimeJob(AttemptMessage, frozen=True, kw_only=True):
     """The input of an attempt is planned to move at other times or rates than said before."""
 
-    job: Id
-    attempt: Count
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
 
@@ -91,24 +95,20 @@ class ReleaseJob(Variant, frozen=True, kw_only=True):
 NO_EFFECT = ReleaseJob(job="")
 
 
-class EvictJob(Variant, frozen=True, kw_only=True):
+class EvictJob(AttemptMessage, frozen=True, kw_only=True):
     """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
 
-    job: Id
-    attempt: Count
     #: What was computed so far is kept as well.
     keep_progress: bool
 
 
-class ShapeFlow(Variant, frozen=True, kw_only=True):
+class ShapeFlow(AttemptMessage, frozen=True, kw_only=True):
     """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
 
     It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
     stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
     """
 
-    job: Id
-    attempt: Count
     source_address: Text
     source_port: Port
     destination_address: Text
@@ -123,11 +123,8 @@ class ShapeFlow(Variant, frozen=True, kw_only=True):
         require_address("source_address", self.source_address)
 
 
-class ReleaseFlow(Variant, frozen=True, kw_only=True):
+class ReleaseFlow(AttemptMessage, frozen=True, kw_only=True):
     """Lift the limit of a job's stream."""
-
-    job: Id
-    attempt: Count
 
 
 class HoldSlot(Variant, frozen=True, kw_only=True):
@@ -207,11 +204,9 @@ class Outcome(Message, frozen=True, kw_only=True):
 # Reports -------------------------------------------------------------------------------------------------------
 
 
-class JobReport(Variant, frozen=True, kw_only=True):
+class JobReport(AttemptMessage, frozen=True, kw_only=True):
     """Base of the reports on one attempt of a job; `at` is the agent's UTC time."""
 
-    job: Id
-    attempt: Count
     at: ReportedMoment
 
 
@@ -386,3 +381,5 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()
     #: Of the inputs under way; these alone are no news for which a heartbeat is compared with the database.
     flows: Annotated[tuple[ObservedFlow, ...], Meta(max_length=MOST_FLOWS)] = ()
+    #: No news either; None = nothing was measured since those of an earlier heartbeat.
+    counters: HostCounters | None = None

@@ -11,12 +11,17 @@ from fpga_pool.model.flavor import Tier
 # Commands; each is one of the processor's ---------------------------------------------------------------------------
 
 
-class LaunchProcess(Variant, frozen=True, kw_only=True):
-    """Launch a process in a tier of the processor."""
+class ProcessMessage(Variant, frozen=True, kw_only=True):
+    """Base of what is said about one process of one attempt of a gang."""
 
     gang: Id
     index: Count
     attempt: Count
+
+
+class LaunchProcess(ProcessMessage, frozen=True, kw_only=True):
+    """Launch a process in a tier of the processor."""
+
     tier: Tier
     #: Processes of the gang.
     processes: Count
@@ -31,29 +36,19 @@ class LaunchProcess(Variant, frozen=True, kw_only=True):
     saved: Text = ""
 
 
-class SetTier(Variant, frozen=True, kw_only=True):
+class SetTier(ProcessMessage, frozen=True, kw_only=True):
     """Put a process into another tier of the processor where it is."""
 
-    gang: Id
-    index: Count
-    attempt: Count
     tier: Tier
 
 
-class SaveProcess(Variant, frozen=True, kw_only=True):
+class SaveProcess(ProcessMessage, frozen=True, kw_only=True):
     """Save a process so that it can resume elsewhere, and report its progress."""
 
-    gang: Id
-    index: Count
-    attempt: Count
 
-
-class StopProcess(Variant, frozen=True, kw_only=True):
+class StopProcess(ProcessMessage, frozen=True, kw_only=True):
     """Stop a process permanently, and report when nothing of it is left, even if it does not exist."""
 
-    gang: Id
-    index: Count
-    attempt: Count
     #: Name of a saved memory that will not be resumed from: it is removed.
     saved: Text = ""
 
@@ -64,12 +59,9 @@ GangAction = LaunchProcess | SetTier | SaveProcess | StopProcess
 # Reports -------------------------------------------------------------------------------------------------------
 
 
-class ProcessReport(Variant, frozen=True, kw_only=True):
+class ProcessReport(ProcessMessage, frozen=True, kw_only=True):
     """Base of the reports on one process; `at` is the agent's UTC time."""
 
-    gang: Id
-    index: Count
-    attempt: Count
     at: ReportedMoment
 
 

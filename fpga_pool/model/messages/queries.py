@@ -76,6 +76,12 @@ class HostQuery(NameQuery, frozen=True, kw_only=True):
     alive: bool | None = None
 
 
+class CountersQuery(Message, frozen=True, kw_only=True):
+    """Whose counters are wanted; None = those of all hosts that live."""
+
+    host: Text | None = None
+
+
 class EventQuery(Message, frozen=True, kw_only=True):
     """Which part of the events of an object is wanted: those that all parameters fit."""
 

@@ -7,6 +7,7 @@ Every processor that a host gives to gangs carries a process in the foreground a
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fpga_pool.model.fields import Detail, Internal, Moment, Number
 from fpga_pool.model.flavor import Tier
@@ -184,6 +185,11 @@ class Process:
     exchanged: Internal[bool] = False
     generation: Internal[int] = 0
     history: Internal[tuple[HistoryEntry, ...]] = ()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What messages call it by."""
+        return {"gang": self.gang_uuid, "index": self.index, "attempt": self.attempt}
 
     @property
     def priority(self) -> Tier:

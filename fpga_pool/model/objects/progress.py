@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fpga_pool.model.fields import Limit
 from fpga_pool.model.objects.pool import Job, RateSegment
+from fpga_pool.model.values import shared
 
 #: Smaller differences are not reported: clock differences, opening of a stream, data in flight.
 TOLERATED_S = 0.5
@@ -40,14 +41,8 @@ def flow_of(job: Job, measured_bps: float, now_s: float) -> Flow:
     t_s = now_s - (job.dispatched_at or now_s)
     planned_bps = next((piece.bps for piece in job.transfer if piece.begin_s <= t_s < piece.end_s), 0.0)
     return Flow(
+        **shared(job, Flow),
         job=job.uuid,
-        name=job.name,
-        batch_uuid=job.batch_uuid,
-        project_id=job.project_id,
-        function=job.function,
-        requester=job.requester,
-        host=job.host,
-        input_bytes=job.input_bytes,
         planned_bps=planned_bps if job.transfer else math.inf,
         measured_bps=measured_bps,
     )

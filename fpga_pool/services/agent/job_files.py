@@ -1,12 +1,18 @@
-"""Files of jobs on an agent's disk: inputs and results, in files or, where they are small, in the journal."""
+"""Inputs and results of jobs on an agent's disk, how fast they arrive, and those that come before their commands."""
 
 import os
 import re
-from collections.abc import Container, Sequence
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 
 from fpga_pool.model.agent.objects import HeldJob
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.model.messages.agents import MOST_FLOWS, ObservedFlow
 from fpga_pool.services.agent.journal import Journal
 
 #: Small inputs that are kept in memory: 16 MiB at most.
@@ -123,3 +129,112 @@ def _sync_directory(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+# ---- How fast inputs arrive: a flow is measured where it ends, of any sender and under any limit
+
+#: Bytes of a shorter time say little.
+SHORTEST_S = 0.1
+
+
+@dataclass(slots=True)
+class _Measured:
+    """What had come at a moment, what has come now, and the rate up to that moment; None = not known yet."""
+
+    at_s: float
+    then_bytes: int
+    now_bytes: int
+    bps: float | None = None
+
+
+class FlowMeter:
+    """Counts what has come of each input; any thread may call its methods."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._measured: dict[tuple[str, int], _Measured] = {}
+
+    def received(self, job: str, attempt: int, total_bytes: int) -> None:
+        """Note how much of an input has come; of a stream that is new, the time begins with this."""
+        with self._lock:
+            found = self._measured.get((job, attempt))
+            if found is None or total_bytes < found.now_bytes:
+                self._measured[job, attempt] = _Measured(self._now_s(), total_bytes, total_bytes)
+            else:
+                found.now_bytes = total_bytes
+
+    def measure(self, waiting: Container[tuple[str, int]]) -> tuple[ObservedFlow, ...]:
+        """Return the rates since this was called last; inputs of attempts that do not wait any more are forgotten."""
+        now_s = self._now_s()
+        with self._lock:
+            self._measured = {key: flow for key, flow in self._measured.items() if key in waiting}
+            for flow in self._measured.values():
+                if (passed_s := now_s - flow.at_s) >= SHORTEST_S:
+                    flow.bps = 8.0 * (flow.now_bytes - flow.then_bytes) / passed_s
+                    flow.at_s, flow.then_bytes = now_s, flow.now_bytes
+        return self.rates()
+
+    def rates(self) -> tuple[ObservedFlow, ...]:
+        """Return the rates that were measured last."""
+        with self._lock:
+            known = [(*key, round(flow.bps)) for key, flow in self._measured.items() if flow.bps is not None]
+        return tuple(ObservedFlow(job, attempt, bps) for job, attempt, bps in known[:MOST_FLOWS])
+
+
+# ---- Streams of jobs that the agent does not know yet: a client may be faster than the command that announces its job
+
+#: Jobs that were released last, of which no command will come.
+REMEMBERED = 10_000
+
+
+class Announcements:
+    """Who waits for which job.  No method waits, or takes the lock of the jobs; any thread may call them."""
+
+    def __init__(self, jobs: Mapping[str, HeldJob]) -> None:
+        self._jobs = jobs
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[tuple[int, Future[None]]]] = {}
+        self._released: OrderedDict[str, int] = OrderedDict()
+
+    def of(self, uuid: str, attempt: int) -> "Future[None] | None":
+        """Return what ends when a job is held at this attempt or a later one, or was released; None if it is held."""
+        with self._lock:
+            if self._is_held(uuid, attempt):
+                return None
+            if self._released.get(uuid, -1) >= attempt:
+                raise TransferRefused("unknown_job", f"job {uuid} was released by this host")
+            future: Future[None] = Future()
+            future.add_done_callback(lambda _: self._forget(uuid, future))
+            self._waiting.setdefault(uuid, []).append((attempt, future))
+            return future
+
+    def changed(self, released: Iterable[tuple[str, int]]) -> None:
+        """Note that commands were executed, by which attempts of jobs were `released`."""
+        with self._lock:
+            for uuid, attempt in released:
+                self._released[uuid] = attempt
+                self._released.move_to_end(uuid)
+            while len(self._released) > REMEMBERED:
+                self._released.popitem(last=False)
+            decided = [
+                future
+                for uuid, waiting in self._waiting.items()
+                for attempt, future in waiting
+                if self._is_held(uuid, attempt) or self._released.get(uuid, -1) >= attempt
+            ]
+        for future in decided:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    def _is_held(self, uuid: str, attempt: int) -> bool:
+        job = self._jobs.get(uuid)  # a look at what may change at any moment: the lock is held while a disk works
+        return job is not None and job.assignment.attempt >= attempt
+
+    def _forget(self, uuid: str, future: "Future[None]") -> None:
+        with self._lock:
+            left = [one for one in self._waiting.get(uuid, ()) if one[1] is not future]
+            if left:
+                self._waiting[uuid] = left
+            else:
+                self._waiting.pop(uuid, None)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fpga_pool.model.agent import instructions as i
-from fpga_pool.model.agent.gangs.process import Goal, HeldProcess, Key
+from fpga_pool.model.agent.gang_process import Goal, HeldProcess, Key
 from fpga_pool.model.agent.objects import REMEMBERED, HeldJob, Phase
 from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import InvalidInput, StorageFull

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Sample
 from fpga_pool.model.agent.objects import Phase
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.transfer.session import REASONS
 
@@ -34,5 +35,26 @@ def agent_samples(agent: "AgentService") -> Iterator[Sample]:
     yield Sample(table.SENT, streams["sent_bytes"])
     yield from (Sample(table.STREAMS, streams[event], (event,)) for event in _EVENTS)
     yield from (Sample(table.REFUSED_STREAMS, streams[reason], (reason,)) for reason in sorted(REASONS))
+    yield from _of_host(agent.meter.last)
     for code, count in agent.refusals.counts().items():
         yield Sample(table.REFUSED_COMMANDS, count, (code,))
+
+
+def _of_host(found: HostCounters | None) -> Iterator[Sample]:
+    """Read what the host has measured last, as far as it has."""
+    if found is None:
+        return
+    known = {
+        table.HOST_CPUS: found.cpus,
+        table.HOST_BUSY_CPUS: found.busy_cpus,
+        table.HOST_MEMORY: found.memory_bytes,
+        table.HOST_USED: found.used_bytes,
+        table.HOST_RECEIVED: found.received_bps,
+        table.HOST_SENT: found.sent_bps,
+        table.GUEST_CPUS: sum(guest.cpus for guest in found.guests),
+        table.DMA_RATE: sum(card.dma_bps for card in found.cards),
+    }
+    yield from (Sample(metric, value) for metric, value in known.items() if value is not None)
+    for resource in ("cpu", "memory", "io"):
+        if (share := getattr(found, f"{resource}_pressure")) is not None:
+            yield Sample(table.PRESSURE, share, (resource,))

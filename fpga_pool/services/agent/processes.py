@@ -1,4 +1,4 @@
-"""The processes of gangs on one host: the shell of `model.agent.gangs.processes`, with its journal and its runner.
+"""The processes of gangs on one host: the shell of `model.agent.gang_processes`, with its journal and its runner.
 
 What is to be is in the journal before a command is acknowledged, and leaves it together with the report of its end:
 after a kill the next start goes on from there, with the guests that have lived on meanwhile.
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from fpga_pool.drivers.runners.domain import Runner
-from fpga_pool.model.agent.gangs.messages import (
+from fpga_pool.model.agent.gang_messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -30,8 +30,8 @@ from fpga_pool.model.agent.gangs.messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
-from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_processes import ProcessesState, handle
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command, Outcome

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.drivers.egress.base import EgressDriver
+from fpga_pool.drivers.host_meter import HostMeter
 from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
@@ -26,6 +26,7 @@ from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Ou
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.designs import Designs
@@ -38,7 +39,7 @@ from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
 from fpga_pool.services.agent.shaper import key as flow_key
 from fpga_pool.services.agent.shell import AgentShell
-from fpga_pool.services.agent.slot_worker import SlotWorker
+from fpga_pool.services.agent.slot_worker import SlotWorker, moved_bytes, remove_scratch
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
@@ -85,12 +86,7 @@ class AgentService:
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
         drivers = [cards for cards in (driver, cpu) if cards is not None]
-        parameters = AgentParameters(
-            hang_factor=settings.hang_factor,
-            hang_grace_s=settings.hang_grace_s,
-            fault_pause_s=settings.fault_pause_s,
-            retention_s=settings.retention_s,
-        )
+        parameters = AgentParameters(**shared(settings, AgentParameters))
         self._machine = Agent(settings.host, _slots(settings.host, drivers), parameters)
         self.jobs = AgentShell(self._machine, self._journal, settings.state_dir, clock)
         self._gatherer = Gatherer(settings.host, self.jobs, self._source_tickets, peer_tls)
@@ -112,7 +108,7 @@ class AgentService:
         )
         instruments = instruments or Instruments()
         instruments.read(lambda: agent_samples(self))
-        _remove_scratch(settings.state_dir / "scratch")
+        remove_scratch(settings.state_dir / "scratch")
         self._port, self._tls = settings.data_port, ssl_context is not None
         self._reports_at_once = REPORTS
         designs = Designs(settings.state_dir / "designs", scheduler, token_keys, settings.host, self.agent_id)
@@ -134,6 +130,7 @@ class AgentService:
             for slot in card.slots
             for name in [f"{settings.host}/{card.serial}/{slot.region}"]
         }
+        self.meter = HostMeter(settings.guest_pids, lambda: moved_bytes(self.slots.values()))
         self._watching = Loop(f"watch-{settings.host}", self._watch, IDLE_S)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
@@ -262,17 +259,14 @@ class AgentService:
     def heartbeat(self) -> Heartbeat:
         """Return the full observed state of this host, all of it at one moment."""
         settings = self.settings
+        counters = self.meter.measure(self._clock())
         with self.jobs.changed:
             return Heartbeat(
-                host=settings.host,
+                **shared(settings, Heartbeat) | {"data_port": self._port},
                 agent_id=self.agent_id,
                 boot=self._boot,
                 beat=next(self._beats),
                 at=self._clock(),
-                egress_bps=settings.egress_bps,
-                ingress_bps=settings.ingress_bps,
-                data_address=settings.data_address,
-                data_port=self._port,
                 slots=self._machine.observed_slots(),
                 jobs=self.jobs.observed(),
                 processors=self.processes.observed_processors() if self.processes else (),
@@ -281,11 +275,9 @@ class AgentService:
                 data_tls=self._tls,
                 refused_streams=self._server.refused(),
                 refused_commands=sum(self.refusals.counts().values()),
-                availability_zone=settings.availability_zone,
-                node=settings.node,
-                egress_driver=settings.egress_driver,
                 servers=self.servers(),
                 flows=self.jobs.flows(),
+                counters=counters,
             )
 
     def _watch(self) -> bool:
@@ -394,9 +386,3 @@ def _slots(host: str, drivers: Iterable[SlotDriver]) -> list[ObservedSlot]:
         for card in cards.inventory()
         for position, slot in enumerate(card.slots)
     ]
-
-
-def _remove_scratch(directory: Path) -> None:
-    """Remove what computations of an earlier start of the agent have left: it holds data of tenants."""
-    for path in directory.glob("*"):
-        path.unlink(missing_ok=True)

@@ -36,5 +36,7 @@ class AgentSettings:
     fault_pause_s: tuple[float, float] = (2.0, 60.0)
     #: How long a graceful stop waits for running jobs.
     drain_timeout_s: float = 30.0
+    #: Where libvirt has the pid files of guests.
+    guest_pids: Path = Path("/run/libvirt/qemu")
     #: One-time code with which the pool accepts this host; "" = an operator approves its key.
     enrolment_code: str = field(default="", repr=False)

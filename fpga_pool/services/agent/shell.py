@@ -25,12 +25,10 @@ from fpga_pool.model.messages.agents import (
     SlotChanged,
 )
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.services.agent.announcements import Announcements
 from fpga_pool.services.agent.instances.slots import HoldTable
-from fpga_pool.services.agent.job_files import JobFiles, place_file
+from fpga_pool.services.agent.job_files import Announcements, FlowMeter, JobFiles, place_file
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
-from fpga_pool.transfer.flow_meter import FlowMeter
 from fpga_pool.transfer.handler import JobFailure, JobResult
 
 LOG = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import math
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
@@ -28,7 +28,7 @@ from fpga_pool.model.exceptions import (
     StorageFull,
 )
 from fpga_pool.model.objects.bitstreams import is_design
-from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.objects.pool import SlotState, is_cpu
 from fpga_pool.services.agent.designs import Designs
 from fpga_pool.services.agent.instances.slots import GuestUse
 from fpga_pool.services.agent.shell import AgentShell
@@ -89,6 +89,7 @@ class SlotWorker:
         #: Where small inputs lie while they are computed on, and where results grow: one job after the other.
         self._source = scratch / f"{address.card}-{address.region}.in"
         self._sink = scratch / f"{address.card}-{address.region}.out"
+        self._moved_bytes = 0
         #: What an instance does here while the slot is lent to it.
         self.guest = GuestUse(driver, address)
         self._thread = threading.Thread(target=self._run, name=f"slot-{name}", daemon=True)
@@ -113,6 +114,11 @@ class SlotWorker:
         if self._thread.is_alive():
             self._driver.stop(self.address)
             self._thread.join(STOP_S)
+
+    @property
+    def moved_bytes(self) -> int:
+        """How much the computations that ended here have moved over the card's DMA, those of instances too."""
+        return self._moved_bytes + self.guest.moved_bytes
 
     def progress(self) -> float:
         """Return the share of its work that the running job has done."""
@@ -287,6 +293,7 @@ class SlotWorker:
             LOG.exception("slot %s: computing job %s", self.name, job.uuid)
             message = repr(error)
         else:
+            self._moved_bytes += job.assignment.input_bytes + result.size_bytes
             self._shell.keep_result(job, result)
             return e.ComputationEnded(
                 slot=self.name,
@@ -362,6 +369,21 @@ class SlotWorker:
         sha256 = _hash_durably(self._sink)
         self._sink.replace(self._shell.files.sink_path(job.uuid, job.attempt))
         return JobResult(place, size_bytes, sha256)
+
+
+def moved_bytes(workers: Iterable[SlotWorker]) -> Mapping[str, int]:
+    """Return by card what was moved over its DMA so far."""
+    moved: Counter[str] = Counter()
+    for worker in workers:
+        if not is_cpu(worker.name):
+            moved[worker.address.card] += worker.moved_bytes
+    return moved
+
+
+def remove_scratch(directory: Path) -> None:
+    """Remove what computations of an earlier start of the agent have left: it holds data of tenants."""
+    for path in directory.glob("*"):
+        path.unlink(missing_ok=True)
 
 
 def _hash_durably(path: Path) -> str:

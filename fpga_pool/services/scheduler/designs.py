@@ -15,7 +15,7 @@ from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.work import DesignAnswer, DesignChange, DesignContent, DesignGrant, DesignRequest
 from fpga_pool.model.objects.bitstreams import Design, DesignState
 from fpga_pool.model.preconditions import Seen, require_seen
-from fpga_pool.model.rules.inventory.designs import change_design, create_design, owned_design, visible_design
+from fpga_pool.model.rules.shared.designs import change_design, create_design, owned_design, visible_design
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.rpc.identity import key_text
 from fpga_pool.rpc.tracing import causing_request

@@ -17,7 +17,6 @@ from fpga_pool.model.messages.requests import (
     Calibration,
     FunctionInfo,
     JobChanges,
-    Page,
     Receipt,
     Service,
     Ticket,
@@ -28,7 +27,7 @@ from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
@@ -36,20 +35,14 @@ from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.changes import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import (
-    BatchRequests,
-    EventRequests,
-    GangRequests,
-    PipelineRequests,
-    QuotaRequests,
-    TaskRequests,
-)
+from fpga_pool.services.scheduler.requests import TenantRequests
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.transfer.tokens import source_of
 
@@ -66,16 +59,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(
-    BatchRequests,
-    DesignRequests,
-    EventRequests,
-    GangRequests,
-    HardwareRequests,
-    PipelineRequests,
-    QuotaRequests,
-    TaskRequests,
-):
+class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -84,16 +68,6 @@ class SchedulerEndpoint(
         self._service = service
 
     # Tenants
-
-    @answers
-    def batches(self, context: Context, page: Page) -> Sequence[Batch]:
-        with self._service.store.reading() as tx:
-            return tx.page(Batch, page)
-
-    @answers
-    def jobs(self, context: Context, page: Page) -> Sequence[Job]:
-        with self._service.store.reading() as tx:
-            return tx.page(Job, page)
 
     @answers
     def job(self, context: Context, project_id: str, uuid: str) -> Job:
@@ -170,7 +144,7 @@ class SchedulerEndpoint(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
     ) -> tuple[Sequence[Job], dict[str, int]]:
         """Wait until jobs have changed, or until the timeout."""
-        give_up_s = time.monotonic() + wait_s
+        give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         with self._service.changes.watching(batch_uuid) as watch:
             while True:
                 jobs, seen = look()
@@ -189,10 +163,6 @@ class SchedulerEndpoint(
             self._cancel_task(uuid, project_id, seen_batch=seen)
             return self._owned_batch(project_id, uuid)
         return self._cancel_batch(uuid, project_id, seen)
-
-    def _owned_batch(self, project_id: str, uuid: str) -> Batch:
-        with self._service.store.reading() as tx:
-            return owned_batch(tx, uuid, project_id)
 
     @answers
     def tickets(
@@ -252,11 +222,7 @@ class SchedulerEndpoint(
             slots, catalogue = tx.slots(), self._service.designs.visible(tx, project_id)
         return [
             FunctionInfo(
-                name=name,
-                version=function.version,
-                slot_kinds=function.slot_kinds,
-                io_bps=function.io_bps,
-                preemptible=function.preemptible,
+                **shared(function, FunctionInfo),
                 speedup=function.speedup,
                 slots=sum(catalogue.fits(name, slot.board, slot.kind) for slot in slots),
             )
@@ -275,7 +241,8 @@ class SchedulerEndpoint(
     @answers
     def observations(self, context: Context) -> Observations:
         with self._service.store.reading() as tx:
-            return observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models())
+            ended, models = tx.ended_instances(ENDED_INSTANCES), tx.time_models()
+        return observed(ended, models, self._service.calibrator.slowdown)
 
     # Schedulers
 

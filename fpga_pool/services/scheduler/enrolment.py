@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, StorageFull
-from fpga_pool.model.objects.enrolment import Enrolment
-from fpga_pool.model.rules.shared.enrolment import approved, invited, offered
-from fpga_pool.rpc.identity import key_of_text
-from fpga_pool.rpc.roles import Role
+from fpga_pool.model.objects.hosts import Enrolment, approved, invited, offered
+from fpga_pool.rpc.identity import Role, key_of_text
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
+from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
-from fpga_pool.model.rules.inventory.cards import (
+from fpga_pool.model.rules.shared.cards import (
     card_detail,
     cards,
     drain_card,
@@ -75,6 +76,10 @@ class HardwareRequests:
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
         with self._service.store.looking() as tx:
             return tx.page(Host, page)
+
+    @answers
+    def counters(self, context: Context, host: str | None = None) -> list[HostLoad]:
+        return self._service.store.counters(host)
 
     @answers
     def cards(self, context: Context, page: Page) -> Sequence[Card]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
-from fpga_pool.model.messages.agents import Heartbeat, ObservedFlow, Report
+from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
 from fpga_pool.model.rules.shared.sharding import ShardRule
@@ -19,7 +19,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
-from fpga_pool.store.store import Store
+from fpga_pool.store.store import LastBeat, Store
 
 LOG = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class HeartbeatIntake:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        #: Hosts whose life, or flows, were not noted yet, and their last heartbeats.
-        self._alive: dict[str, tuple[int, int, tuple[ObservedFlow, ...]]] = {}
+        #: Hosts whose life, flows or counters were not noted yet, and their last heartbeats.
+        self._alive: dict[str, LastBeat] = {}
         self._shards: dict[str, str] = {}
         self._compared_s = 0.0
 
@@ -66,7 +66,7 @@ class HeartbeatIntake:
 
         LateMessage: a later one of the same agent was taken in before.
         """
-        content = changed(heard, beat=0, at=0.0, flows=())
+        content = changed(heard, beat=0, at=0.0, flows=(), counters=None)
         if self._says_nothing_new(heard, content):
             return []
         try:
@@ -80,8 +80,8 @@ class HeartbeatIntake:
         with self._lock:
             # Where something was reconciled the next one is compared in full as well.
             known = self._known.get(heard.host)
-            if heard.flows or (known is not None and known.has_flows):
-                self._alive[heard.host] = heard.boot, heard.beat, heard.flows
+            if heard.flows or heard.counters or (known is not None and known.has_flows):
+                self._note(heard)
             self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0, bool(heard.flows))
         return repairs
 
@@ -120,8 +120,14 @@ class HeartbeatIntake:
                 return False
             known.repeats += 1
             known.beat, known.has_flows = heard.beat, bool(heard.flows)
-            self._alive[heard.host] = heard.boot, heard.beat, heard.flows
+            self._note(heard)
             return True
+
+    def _note(self, heard: Heartbeat) -> None:
+        """Have a heartbeat noted with the next ones of others, under the lock; counters of one before it as well."""
+        before = self._alive.get(heard.host)
+        counters = heard.counters or (before.counters if before is not None and before.boot == heard.boot else None)
+        self._alive[heard.host] = LastBeat(heard.boot, heard.beat, heard.flows, counters)
 
     def _is_due(self, repeats: int) -> bool:
         """Return whether a host that said the same so often is compared in full now."""

@@ -16,8 +16,7 @@ from fpga_pool.model.objects.pool import Shard
 from fpga_pool.model.rules.shared.families import AnyFamily, Families
 from fpga_pool.model.rules.shared.reconcile import Repair, tick
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.services.clock import Clock, SteadyClock
-from fpga_pool.services.failure_detector import FailureDetector
+from fpga_pool.services.clock import Clock, FailureDetector, SteadyClock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner

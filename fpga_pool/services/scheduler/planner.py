@@ -25,8 +25,8 @@ from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.messages.requests import Calibration
 from fpga_pool.model.objects.bitstreams import Design, DesignState, is_design
 from fpga_pool.model.objects.pool import is_cpu
-from fpga_pool.model.rules.inventory.designs import DECIDED, extended, withdraw
 from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.family_reads import Runs
 from fpga_pool.store.store import Store
@@ -105,17 +105,25 @@ class Calibrator:
 
     def refit(self) -> bool:
         """Refit every model that has runs, store those that changed, and learn what runs side by side have shown."""
-        on_cards: list[CardRun] = []
-        for name, board, _, fitted, runs in self._fits(self._catalogue.functions):
-            on_cards += _on_cards(name, fitted.model, runs)
+        fits = list(self._fits(self._catalogue.functions))
+        for name, board, _, fitted, _ in fits:
             if self._stored.get((name, board)) != fitted.model:
                 self._store.save_time_model(name, board, fitted.model, fitted.samples, self._clock())
                 self._stored[name, board] = fitted.model
                 LOG.debug("%s on %s: %s from %d runs", name, board, fitted.model, fitted.samples)
+        self._learn(fits)
+        return False
+
+    def learned(self) -> SlowdownModel | None:
+        """Return what the stored runs show of how functions slow each other down on a card; nothing is stored."""
+        self._learn(self._fits(self._catalogue.functions))
+        return self.slowdown
+
+    def _learn(self, fits: Iterable[tuple[str, str, TimeModel, Fit, Runs]]) -> None:
+        on_cards = [run for name, _, _, fitted, runs in fits for run in _on_cards(name, fitted.model, runs)]
         newest = sorted(on_cards, key=lambda run: (run.end_s, run.unit, run.type))[-WINDOW:]
         if newest != self._learned_from:
             self._learned_from, self.slowdown = newest, learned_from(newest)
-        return False
 
     def report(self, only: str | None = None) -> list[Calibration]:
         """Return catalogue and fit side by side, with the fit's error over the runs it was made from."""
@@ -282,6 +290,6 @@ class DesignCatalogue:
         return approved.issuperset(held) and not (known and tx.design_jobs(but=approved))  # to look at jobs takes long
 
     def withdraw(self, tx: SqlTransaction, now_s: float) -> int:
-        """Withdraw from the shard of a transaction what is not approved: see `rules.inventory.designs.withdraw`."""
+        """Withdraw from the shard of a transaction what is not approved: see `rules.shared.designs.withdraw`."""
         approved = {design.function for design in tx.designs([DesignState.APPROVED])}
         return withdraw(tx, tx.design_jobs(but=approved), approved, self._own, now_s)

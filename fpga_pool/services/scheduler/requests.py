@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.exceptions import Conflict, InvalidInput
@@ -24,19 +24,25 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
-from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.progress import Flow, flow_of
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen, require_seen
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch, owned_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import (
+    cancel_batch,
+    cancel_jobs,
+    change_batch,
+    create_batch,
+    hold_jobs,
+    owned_batch,
+)
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events
-from fpga_pool.model.rules.shared.quotas import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
@@ -51,15 +57,52 @@ from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
 LOG = logging.getLogger(__name__)
 
 Context = dict[str, Any]
+T = TypeVar("T")
 
 #: Longer periods are added up by their parts: what one request reads is limited.
 LONGEST_PERIOD_S = 31 * DAY_S
 
 
-class BatchRequests:
-    """Takes batches of tenants, and says what would become of them."""
+class TenantRequests:
+    """Answers tenants of work, quota and usage, and administrators; every change is committed before it is answered."""
 
     _service: SchedulerService
+
+    def _page(self, cls: type[T], page: Page) -> list[T]:
+        with self._service.store.reading() as tx:
+            return tx.page(cls, page)
+
+    def _shard_of(self, owned: Callable[[Transaction, str, str], Gang | Task], uuid: str, project_id: str) -> str:
+        with self._service.store.reading() as tx:
+            return owned(tx, uuid, project_id).shard
+
+    def _change_in_shards(
+        self, uuid: str, project_id: str, change: Callable[[Transaction], object], follow: Callable[[Transaction], None]
+    ) -> Batch:
+        """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
+        service = self._service
+        with service.store.admission() as tx:
+            tx.request_id = causing_request()
+            change(tx)
+            shards = {job.shard for job in tx.batch_jobs(uuid)}
+        for shard in sorted(shards):
+            service.writer(shard).run(follow)
+        service.work_arrived()
+        return self._owned_batch(project_id, uuid)
+
+    def _owned_batch(self, project_id: str, uuid: str) -> Batch:
+        with self._service.store.reading() as tx:
+            return owned_batch(tx, uuid, project_id)
+
+    # Batches
+
+    @answers
+    def batches(self, context: Context, page: Page) -> list[Batch]:
+        return self._page(Batch, page)
+
+    @answers
+    def jobs(self, context: Context, page: Page) -> list[Job]:
+        return self._page(Job, page)
 
     def _create_batch(self, request: BatchRequest) -> Batch:
         service, wanted = self._service, self._with_policy(request)
@@ -84,8 +127,8 @@ class BatchRequests:
         self, context: Context, project_id: str, uuid: str, change: BatchChange, seen: Seen = None
     ) -> Batch:
         now_s = self._service.clock
-        batch = _change_in_shards(
-            *(self._service, uuid, project_id),
+        batch = self._change_in_shards(
+            *(uuid, project_id),
             lambda tx: change_batch(tx, uuid, project_id, change, now_s(), seen),
             lambda tx: hold_jobs(tx, uuid, now_s()),
         )
@@ -105,30 +148,7 @@ class BatchRequests:
             )
         return changed(request, policy=policy or settings.default_policy)
 
-
-def _change_in_shards(
-    service: SchedulerService,
-    uuid: str,
-    project_id: str,
-    change: Callable[[Transaction], object],
-    follow: Callable[[Transaction], None],
-) -> Batch:
-    """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
-    with service.store.admission() as tx:
-        tx.request_id = causing_request()
-        change(tx)
-        shards = {job.shard for job in tx.batch_jobs(uuid)}
-    for shard in sorted(shards):
-        service.writer(shard).run(follow)
-    service.work_arrived()
-    with service.store.reading() as tx:
-        return owned_batch(tx, uuid, project_id)
-
-
-class GangRequests:
-    """Answers tenants of gangs; every change is committed before it is answered."""
-
-    _service: SchedulerService
+    # Gangs
 
     @answers
     def create_gang(self, context: Context, request: GangRequest) -> Gang:
@@ -139,33 +159,25 @@ class GangRequests:
         return gang
 
     @answers
-    def gangs(self, context: Context, page: Page) -> Sequence[Gang]:
-        with self._service.store.reading() as tx:
-            return tx.page(Gang, page)
+    def gangs(self, context: Context, page: Page) -> list[Gang]:
+        return self._page(Gang, page)
 
     @answers
     def gang(self, context: Context, project_id: str, uuid: str) -> GangDetail:
-        with self._service.store.reading() as tx:
-            shard = owned_gang(tx, uuid, project_id).shard
         service = self._service
-        with service.store.reading(shard) as tx:
+        with service.store.reading(self._shard_of(owned_gang, uuid, project_id)) as tx:
             return gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock())
 
     @answers
     def cancel_gang(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Gang:
         service = self._service
-        with service.store.reading() as tx:
-            shard = owned_gang(tx, uuid, project_id).shard
-        gang = service.writer(shard).run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock(), seen))
+        writer = service.writer(self._shard_of(owned_gang, uuid, project_id))
+        gang = writer.run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock(), seen))
         LOG.info("gang %s: cancellation requested", uuid)
         service.work_arrived()
         return gang
 
-
-class PipelineRequests:
-    """Answers tenants of pipelines, and the agents that gather the inputs of subtasks."""
-
-    _service: SchedulerService
+    # Pipelines, and the inputs that agents gather for subtasks
 
     @answers
     def create_pipeline(self, context: Context, request: PipelineRequest) -> Batch:
@@ -177,9 +189,8 @@ class PipelineRequests:
         return batch
 
     @answers
-    def pipelines(self, context: Context, page: Page) -> Sequence[Batch]:
-        with self._service.store.reading() as tx:
-            return tx.page(Batch, changed(page, where=page.where | {"policy": (PIPELINE_POLICY,)}))
+    def pipelines(self, context: Context, page: Page) -> list[Batch]:
+        return self._page(Batch, changed(page, where=page.where | {"policy": (PIPELINE_POLICY,)}))
 
     @answers
     def pipeline(self, context: Context, project_id: str, uuid: str) -> PipelineDetail:
@@ -196,8 +207,8 @@ class PipelineRequests:
     def _cancel_batch(self, uuid: str, project_id: str, seen: Seen) -> Batch:
         """Ask for the end of a batch in each of its shards."""
         now_s = self._service.clock
-        cancelled = _change_in_shards(
-            *(self._service, uuid, project_id),
+        cancelled = self._change_in_shards(
+            *(uuid, project_id),
             lambda tx: cancel_batch(tx, uuid, project_id, now_s(), seen),
             lambda tx: cancel_jobs(tx, uuid, now_s()),
         )
@@ -223,11 +234,7 @@ class PipelineRequests:
             for source in sources
         ]
 
-
-class TaskRequests:
-    """Answers tenants of tasks; every change is committed before it is answered."""
-
-    _service: SchedulerService
+    # Tasks
 
     @answers
     def create_task(self, context: Context, request: TaskRequest) -> Task:
@@ -239,9 +246,8 @@ class TaskRequests:
         return task
 
     @answers
-    def tasks(self, context: Context, page: Page) -> Sequence[Task]:
-        with self._service.store.reading() as tx:
-            return tx.page(Task, page)
+    def tasks(self, context: Context, page: Page) -> list[Task]:
+        return self._page(Task, page)
 
     @answers
     def task(self, context: Context, project_id: str, uuid: str) -> TaskDetail:
@@ -249,9 +255,7 @@ class TaskRequests:
 
     def _task_detail(self, project_id: str, uuid: str) -> TaskDetail:
         service = self._service
-        with service.store.reading() as tx:
-            shard = owned_task(tx, uuid, project_id).shard
-        with service.store.reading(shard) as tx:
+        with service.store.reading(self._shard_of(owned_task, uuid, project_id)) as tx:
             return task_detail(tx, uuid, service.catalogue, service.clock())
 
     @answers
@@ -265,18 +269,12 @@ class TaskRequests:
             require_seen(tx.batch(uuid), seen_batch)
             return cancel_task(tx, uuid, project_id, service.clock(), seen)
 
-        with service.store.reading() as reading:
-            shard = owned_task(reading, uuid, project_id).shard
-        task = service.writer(shard).run(cancel)
+        task = service.writer(self._shard_of(owned_task, uuid, project_id)).run(cancel)
         LOG.info("task %s: cancellation requested", uuid)
         service.work_arrived()
         return task
 
-
-class EventRequests:
-    """Answers what happened to an object, and to all."""
-
-    _service: SchedulerService
+    # Events
 
     @answers
     def events(self, context: Context, noun: str, project_id: str, name: str) -> Sequence[HistoryEntry]:
@@ -291,11 +289,7 @@ class EventRequests:
         with self._service.store.reading() as tx:
             return newest_events([tx.eventful(cls, page, created_before) for cls in classes_of(page)], page)
 
-
-class QuotaRequests:
-    """Answers tenants of quota, usage, open work and flows, administrators of any of these and of the pool's size."""
-
-    _service: SchedulerService
+    # Quotas, usage, open work and flows
 
     @answers
     def quota(self, context: Context, project_id: ProjectId) -> Quota:

@@ -17,23 +17,23 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
-from fpga_pool.model.lifecycle.lease import LeaseBroken
 from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
+from fpga_pool.model.lifecycle.slot import LeaseBroken
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
 from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
-from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -127,6 +127,7 @@ class SchedulerService:
             gangs=gangs,
             tasks=quick(tasks),
             pipelines=EarliestHost(slowdown=lambda: self.calibrator.slowdown),
+            slowdown=lambda: self.calibrator.slowdown,
         )
         self.dry_runs = DryRuns()
         self.agents = agents

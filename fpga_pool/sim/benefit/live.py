@@ -25,7 +25,7 @@ from fpga_pool.model.rules.online.view import RequestedLoad
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.places import CpuWorker, LivePlaces
 from fpga_pool.sim.benefit.queue import Returning
-from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED, Shell
+from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED, Run, Shell
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Fault, Record, Trace, timeline
 
 #: What an entry of the agenda says, beside what `shell` puts there.
@@ -72,22 +72,11 @@ class _Ahead:
 class LiveShell(LivePlaces):
     """Keeps the clock, looks and decides."""
 
-    def __init__(
-        self,
-        pool: OnlinePool,
-        trace: Trace,
-        policy: OnlinePolicy,
-        horizon_s: float,
-        rng: np.random.Generator,
-        keep_stretches: bool,
-        learn: bool,
-        rules: PoolRules,
-    ) -> None:
-        if (trace.function < 0).any():
+    def __init__(self, run: Run, rules: PoolRules) -> None:
+        if (run.trace.function < 0).any():
             raise ValueError("function: a live pool refuses jobs that fit into no slot of it")
-        about = pool, trace, policy, horizon_s, rng, keep_stretches, learn
-        super().__init__(*about, rules.settings, rules.cpu_workers)
-        self._pool, self._demand, self._watch = pool, self.view.demand, rules.watch
+        super().__init__(run, rules.settings, rules.cpu_workers)
+        self._pool, self._demand, self._watch = run.pool, self.view.demand, rules.watch
         self._ahead = _Ahead()
         self._faults = timeline(rules.faults)
 
@@ -333,14 +322,14 @@ def simulate(
     `preloads` no function is loaded that no job waits for.  The settings of a live pool say both themselves.
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
-    about = pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, learn
+    run = Run(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, learn)
     if rules is None:
-        shell = Shell(*about, TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None)
+        shell = Shell(run, TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None)
         shell.view.preloads = preloads
     elif tenant_share < 1 or not preloads:
         raise ValueError("tenant_share, preloads: with rules, their settings say so")
     else:
-        shell = LiveShell(*about, rules)
+        shell = LiveShell(run, rules)
     with _no_collector():
         shell.run(interval_s)
     where = shell.record.where

@@ -5,15 +5,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fpga_pool.core.benefit.look import UNUSED, Picture
 from fpga_pool.core.benefit.occupancy import EMPTY, Demand
-from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
-from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.core.benefit.pool import fair_rates
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.queue import Queue
-from fpga_pool.sim.benefit.shell import CPU_END, LOADED, Shell
+from fpga_pool.sim.benefit.shell import CPU_END, LOADED, Run, Shell
 from fpga_pool.sim.benefit.trace import (
     BOTH,
     CANCELLED,
@@ -27,7 +24,6 @@ from fpga_pool.sim.benefit.trace import (
     Fault,
     HostLoss,
     Outage,
-    Trace,
 )
 
 
@@ -73,20 +69,10 @@ class CpuWorker:
 class LivePlaces(Shell):
     """Keeps account of slots, CPU workers and the jobs on them."""
 
-    def __init__(
-        self,
-        pool: OnlinePool,
-        trace: Trace,
-        policy: OnlinePolicy,
-        horizon_s: float,
-        rng: np.random.Generator,
-        keep_stretches: bool,
-        learn: bool,
-        settings: PoolSettings,
-        cpu_workers: int,
-    ) -> None:
+    def __init__(self, run: Run, settings: PoolSettings, cpu_workers: int) -> None:
+        pool = run.pool
         self.picture = Picture(pool, Demand(pool.speedup.tolist()), [UNUSED] * pool.slots)
-        super().__init__(pool, trace, policy, horizon_s, rng, keep_stretches, learn, view=self.picture)
+        super().__init__(run, view=self.picture)
         self._settings = settings
         self._job = [-1] * pool.slots
         self._slots = [LiveSlot() for _ in range(pool.slots)]
@@ -101,7 +87,7 @@ class LivePlaces(Shell):
         self._serving = [self.view.kind.count(kind) for kind in self.view.kinds]
         self._queue = Queue(self.picture, self._function)
         # By job: how often it has got a place, and the share of its work that is done.
-        self._attempts, self._done = [0] * len(trace.jobs), [0.0] * len(trace.jobs)
+        self._attempts, self._done = [0] * len(run.trace.jobs), [0.0] * len(run.trace.jobs)
 
     # Jobs ---------------------------------------------------------------------------------------------------------
 

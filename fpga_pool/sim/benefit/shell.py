@@ -6,6 +6,7 @@ on a CPU of its own, and so does the rest of those that are taken off.
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -22,26 +23,29 @@ END, LOADED, GIVE_UP, INTERVAL, CPU_END = range(5)
 _NOTHING_S = 1e-9
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What is simulated; benefit counts up to `horizon_s`, and the policy learns what jobs that ended have gained."""
+
+    pool: OnlinePool
+    trace: Trace
+    policy: OnlinePolicy
+    horizon_s: float
+    rng: np.random.Generator
+    keep_stretches: bool
+    learn: bool
+
+
 class Shell:
     """Keeps the clock and does what the policy says."""
 
-    def __init__(
-        self,
-        pool: OnlinePool,
-        trace: Trace,
-        policy: OnlinePolicy,
-        horizon_s: float,
-        rng: np.random.Generator,
-        keep_stretches: bool,
-        learn: bool,
-        limit: TenantLimit | None = None,
-        view: Occupancy | None = None,
-    ) -> None:
-        self._policy, self._horizon_s, self._rng = policy, horizon_s, rng
+    def __init__(self, run: Run, limit: TenantLimit | None = None, view: Occupancy | None = None) -> None:
+        pool, trace = run.pool, run.trace
+        self._policy, self._horizon_s, self._rng = run.policy, run.horizon_s, run.rng
         self.view = view or Occupancy(pool)
         self._limit = limit
         # What no job ever contradicts needs no learning.
-        self._learns = learn and trace.speedup is not None
+        self._learns = run.learn and trace.speedup is not None
         #: By job: vCPUs while it runs on a slot; 1 for those that fit nowhere.
         gains = np.append(pool.speedup, 1.0)[trace.function] if trace.speedup is None else trace.speedup
         self._speedup: list[float] = gains.tolist()
@@ -50,7 +54,7 @@ class Shell:
         self._arrival_s: list[float] = trace.arrival_s.tolist()
         self._work_s: list[float] = trace.work_s.tolist()
         self._patience_s: list[float] = trace.patience_s.tolist()
-        self.record = Record(len(trace.jobs), keep_stretches)
+        self.record = Record(len(trace.jobs), run.keep_stretches)
         #: vCPU-seconds up to the horizon.
         self.benefit = 0.0
         self._now_s = 0.0

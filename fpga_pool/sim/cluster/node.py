@@ -259,7 +259,8 @@ LEAST_WEIGHT = 0.05
 class Calibration:
     """Running means of actual / estimated seconds of S types on K kinds of nodes; 1 until something is known.
 
-    The estimate itself counts as one observation, and an actual time includes what interference has added.
+    The estimate itself counts as one observation.  Where the node policy has no model of interference, an actual time
+    includes what that has added.
     """
 
     def __init__(self, types: int, kinds: int) -> None:

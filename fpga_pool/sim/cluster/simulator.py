@@ -291,10 +291,11 @@ class Simulation:
         place = work.type, kind, unit
         estimated_s = float(estimated.base_s[place] + estimated.per_mb_s[place] * self._workload.input_mb[work.task])
         actual_s = now_s - work.begin_s
+        if self._observer is not None:
+            view = self._nodes[number].view
+            actual_s = self._observer.observe(view, unit, work, estimated_s, actual_s, work.beside_s)
         if self._calibration is not None:
             self._calibration.observe(*place, estimated_s, actual_s)
-        if self._observer is not None:
-            self._observer.observe(unit, work, estimated_s, actual_s, work.beside_s)
 
     def _fails(self, now_s: float, number: int, *_: int) -> None:
         if not self._up[number]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
-from fpga_pool.model.agent.gangs import messages
-from fpga_pool.model.agent.gangs.process import HeldProcess, Key, Phase, ProcessSpec, Running
-from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
+from fpga_pool.model.agent import gang_messages as messages
+from fpga_pool.model.agent.gang_process import HeldProcess, Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gang_processes import ProcessesState, handle
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command, Outcome
@@ -68,12 +68,11 @@ class Guests:
     def __init__(
         self,
         times: GuestTimes | None = None,
-        params: ProgressParams | None = None,
         shares: Callable[[str, int], tuple[float, float]] | None = None,
     ) -> None:
         """`shares` gives what a gang loses and uses, by its name and width; None = drawn by the paper's rules."""
         self.times = times or GuestTimes()
-        self._params = params or ProgressParams()
+        self._params = ProgressParams()
         self._shares = shares or (lambda gang, width: shares_of(gang, width, self._params))
         self.now_s = 0.0
         self._guests: dict[Key, _Guest] = {}

@@ -21,7 +21,6 @@ from fpga_pool.sim.gangs.trace import (
     Cancellation,
     Failure,
     Fault,
-    Nowhere,
     Outage,
     OutageEnd,
     Outcome,
@@ -63,7 +62,7 @@ def simulate(
         last_runs=policy.last_runs,
         trial_s=policy.trial_s,
     )
-    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks, faults)
+    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Sink(), seed, outlooks, faults)
     shell.run()
     return Outcome(
         start_s=np.array(shell.start_s),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -187,39 +187,20 @@ def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | OutageEnd]]:
     return sorted(events, key=lambda event: event[0])
 
 
-# ---- Outcome
-
-
 # ---- Outcome of a simulation of gangs: arrays, the metrics of section 3.3 (two-tier paper), and files (doc/formats)
 
 
-class Sink(Protocol):
-    """Receiver of the outcome during the simulation."""
+class Sink:
+    """Receiver of the outcome during the simulation; this one keeps nothing."""
 
     def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
         """Take a stretch of constant rate; a `kill` is one without length."""
-        ...
 
     def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
         """Take a gang that has done its work."""
-        ...
 
     def waits(self, gang: int, begin_s: float, why: str) -> None:
         """Take when a gang that has just come, and does not get to the foreground, is expected to, and why it waits."""
-        ...
-
-
-class Nowhere:
-    """Keeps nothing."""
-
-    def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
-        """Drop it."""
-
-    def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
-        """Drop it."""
-
-    def waits(self, gang: int, begin_s: float, why: str) -> None:
-        """Drop it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -290,7 +271,7 @@ _HEAD = "# format_version=1\n"
 _BUFFER_BYTES = 1 << 20
 
 
-class Files:
+class Files(Sink):
     """Writes a row for each gang that is done, and for each stretch and each gang that waits where they are wanted."""
 
     def __init__(
@@ -306,18 +287,15 @@ class Files:
             waiting.write(f"{_HEAD}job,submit_s,expected_s,why\n")
 
     def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
-        """Write a stretch."""
         if self._stretches is not None:
             where = "+".join(map(str, processors.tolist()))
             self._stretches.write(f"{self._name[gang]},{begin_s!r},{end_s!r},{tier},{where},{rate!r}\n")
 
     def waits(self, gang: int, begin_s: float, why: str) -> None:
-        """Write a gang that waits."""
         if self._waiting is not None:
             self._waiting.write(f"{self._name[gang]},{self._rows[gang][0]!r},{begin_s!r},{why}\n")
 
     def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
-        """Write a gang."""
         submit_s, width, run_s = self._rows[gang]
         self._jobs.write(
             f"{self._name[gang]},{submit_s!r},{start_s!r},{finish_s!r},{width},{run_s!r},{migrations},{kills},{swaps}\n"

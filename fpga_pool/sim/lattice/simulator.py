@@ -75,27 +75,11 @@ def simulate(
     patience_s: float = np.inf,
     seed: int = 0,
 ) -> Outcome:
-    """Run the tasks as they arrive.
+    """Run the tasks as they arrive, with FPGAs that are away for a while; `policy` plans what waits.
 
-    Parameters
-    ----------
-    problem:
-        The tasks, with their arrivals, and the enclosures.
-    policy:
-        Who plans what waits.
-    outages:
-        FPGAs that are away for a while.
-    patience_s:
-        A task that has waited longer gets a reservation: the FPGAs where it can begin first are kept for it, in order
-        of arrival, whatever the policy would do with them.  So no task starves, however wide; inf = no reservations.
-    seed:
-        Of what the policy draws.
-
-    Raises
-    ------
-    ValueError
-        For an outage of an FPGA that is not there, or that does not end after it begins.
-
+    A task that has waited longer than `patience_s` gets a reservation: the FPGAs where it can begin first are kept for
+    it, in order of arrival, whatever the policy would do with them.  So no task starves, however wide; inf = no
+    reservations. ValueError for an outage of an FPGA that is not there, or that does not end after it begins.
     """
     for outage in outages:
         outage.check(problem)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.arrivals import simulated_hosts
 from fpga_pool.sim.scenario.tables import (
     AgentTable,
     BatchGroup,

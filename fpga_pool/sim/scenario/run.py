@@ -15,8 +15,7 @@ from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineReq
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, change_batch, create_batch, hold_jobs
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
@@ -26,13 +25,21 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.admission import cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
+from fpga_pool.sim.engine import Delays
 from fpga_pool.sim.pool import Intervals, SimulatedPool
-from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
-from fpga_pool.sim.scenario.hosts import explanations, hosts_by_cost, pool_columns, simulated_hosts
+from fpga_pool.sim.scenario.arrivals import (
+    Arrival,
+    InstanceRequest,
+    Request,
+    arrivals,
+    explanations,
+    hosts_by_cost,
+    pool_columns,
+    simulated_hosts,
+)
 from fpga_pool.sim.scenario.recording import Happening, Recorder
 from fpga_pool.sim.scenario.tables import EventTable, Scenario
 from fpga_pool.sim.scheduler import FailureCount
-from fpga_pool.sim.surroundings import Delays
 
 #: Seconds after which actions that failed because the shard had no owner are retried.
 RETRY_S = 1.0

@@ -12,8 +12,8 @@ from fpga_pool.model.flavor import MAX_COUNT, Topology
 from fpga_pool.model.objects.links import NOT_LINKED
 from fpga_pool.model.objects.tasks import TaskShape
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.sim.engine import Delays
 from fpga_pool.sim.scenario import values as v
-from fpga_pool.sim.surroundings import Delays
 
 _DEFAULTS, _PATIENCE, _DELAYS = PoolSettings(), AgentParameters(), Delays()
 _CABLES = v.choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)

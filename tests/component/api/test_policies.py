@@ -50,6 +50,7 @@ ALLOWED = {
     "set_quota": {"admin", "system admin"},
     "unset_quota": {"admin", "system admin"},
     "list_services": INSPECT,
+    "list_counters": INSPECT,
     "show_pool": INSPECT,
     "count_work": OWN,
     "list_flows": OWN,

@@ -26,6 +26,22 @@ def test_columns_of_a_list_may_be_chosen_from_all(run):
     assert [line.strip("| ") for line in answer.out.splitlines() if "|" in line] == ["reconfigurations", "0", "0"]
 
 
+def test_a_host_is_shown_with_what_it_has_measured(run):
+    shown = run("host", "show", "node-1", "-f", "json").json
+    assert (shown["name"], shown["alive"], shown["busy_cpus"], shown["cpus"]) == ("node-1", True, 6.25, 8.0)
+    assert (shown["memory_bytes"], shown["used_bytes"], shown["received_bps"]) == (1 << 34, 1 << 33, 2.5e6)
+    assert (shown["cpu_pressure"], shown["io_pressure"]) == (0.125, None)
+    assert shown["guest_cpus"] == ["00000000-0000-0000-0000-000000000009=1.5"]
+    assert shown["dma_bps"] == ["card-0=4e+09"]
+    assert "2.5 Mbit/s" in run("host", "show", "node-1").out
+
+
+def test_a_host_that_has_not_measured_yet_is_shown_and_an_unknown_one_named(run):
+    shown = run("host", "show", "node-2", "-f", "json").json
+    assert (shown["name"], shown["measured_at"], shown["busy_cpus"]) == ("node-2", "", "")
+    assert run("host", "show", "node-3").err == "fpga-pool: no host 'node-3'; `fpga-pool host list` shows all\n"
+
+
 def test_slot_is_drained_by_name_and_resumed_by_uuid(run, pool):
     drained = run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan", "-f", "json").json
     assert (drained["state"], drained["reason"]) == ("DRAINED", "loud fan")

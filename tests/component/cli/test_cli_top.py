@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from fpga_pool.cli.client.pool import top
-from fpga_pool.cli.client.pool.overview import BATCHES, GANGS
+from fpga_pool.cli.client import top
+from fpga_pool.cli.client.pool import BATCHES, GANGS
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Forbidden, InvalidInput, ServiceUnavailable
 from fpga_pool.model.messages.requests import WorkCount

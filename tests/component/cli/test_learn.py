@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fpga_pool.cli.learn.main import main
+from fpga_pool.cli.learn import main
 from fpga_pool.conf.learned import read_network
 
 SMALL = ["--processes", "1", "--tasks", "40"]

@@ -6,16 +6,17 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import uuid
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.cli.admin import prepare
+from fpga_pool.cli.admin import keys
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue, public_key
 from fpga_pool.model.objects.bitstreams import DesignManifest
-from fpga_pool.model.objects.enrolment import Enrolment
-from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects.hosts import Enrolment
+from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, LeaseKind, Run, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import new_lease
 from fpga_pool.rpc.identity import key_text
 from fpga_pool.store.store import Store
@@ -229,6 +230,53 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
     assert json.loads(table)[1]["why"].endswith("; held by the instance, but FAULTED: 1")
 
 
+def _record_runs(url):
+    """Runs of a card: beside sha256 aes takes twice as long as alone, and sha256 takes as long as ever."""
+    store = Store(url)
+    with store.transaction("default") as tx:
+        batch = Batch(uuid=str(uuid.uuid4()), project_id="p", user_id="u", name="", policy="", created_at=0.0, jobs=48)
+        tx.add(batch)
+        for number in range(48):
+            function, together = ("aes", "sha256")[number % 2], number // 2 % 2
+            job = Job(
+                uuid=str(uuid.uuid4()), batch_uuid=batch.uuid, project_id="p", user_id="u", index=number, name="",
+                function=function, requester="a", input_bytes=10**6, created_at=0.0, attempt=1, host="a",
+                slot=f"a/c0/r{number % 2}", state=JobState.COMPLETED,
+            )  # fmt: skip
+            took_s = 2.0 if function == "sha256" else 1.0 + together
+            ended_at = 100.0 * (number // 2) + (0.0 if together or function == "aes" else 50.0)
+            run = Run(
+                job=job.uuid, attempt=1, function=function, board="demo", input_bytes=10**6, compute_s=took_s,
+                finished_at=ended_at,
+            )  # fmt: skip
+            tx.add(job)
+            tx.record_run(run)
+    store.close()
+
+
+def test_refit_shows_what_neighbours_cost_and_explain_counts_it(manage, two_hosts, tmp_path):
+    status, table, _ = manage("refit", "-f", "json")
+    assert (status, json.loads(table)) == (0, [])
+    url = f"sqlite:///{tmp_path}/pool.sqlite"
+    _record_runs(url)
+    status, table, _ = manage("refit", "-f", "json")
+    times = {(row["function"], row["beside"]): float(row["times as long"]) for row in json.loads(table)}
+    assert times["aes", "sha256"] == pytest.approx(2.0, abs=0.3)
+    assert times["sha256", "aes"] == pytest.approx(1.0, abs=0.1)
+
+    asked = ("explain", "i-1", "--function", "aes", "--stay", "100", "-f", "json")
+    alone_s = float(json.loads(manage(*asked)[1])[0]["completes in s"])
+    store = Store(url)
+    with store.transaction("default") as tx:
+        # Another instance has sha256 on the card.
+        beside = {"card": "c0", "board": "demo", "kind": "small", "state": SlotState.BUSY, "function": "sha256"}
+        tx.add(Slot(name="a/c0/r1", host="a", region="r1", **beside))
+        tx.add(new_lease(tx, "a/c0/r1", LeaseKind.INSTANCE, "i-2", 0.0, project_id="p", function="sha256"))
+    store.close()
+    beside_s = float(json.loads(manage(*asked)[1])[0]["completes in s"])
+    assert beside_s / alone_s == pytest.approx(times["aes", "sha256"], rel=0.01)
+
+
 def test_an_instance_without_its_accelerator_is_named_by_the_audit_and_the_start_of_a_scheduler(
     manage, two_hosts, tmp_path
 ):
@@ -304,7 +352,7 @@ def test_prepare_compiles_the_loops_of_policies(manage):
 
 
 def test_prepare_says_that_numba_is_missing(manage, monkeypatch):
-    monkeypatch.setattr(prepare, "find_spec", lambda name: None)
+    monkeypatch.setattr(keys, "find_spec", lambda name: None)
     status, said, complaint = manage("prepare")
     assert (status, said) == (2, "")
     assert "numba is not installed" in complaint

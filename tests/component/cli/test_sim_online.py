@@ -9,10 +9,10 @@ import pytest
 
 from fpga_pool.cli.sim.main import main
 from fpga_pool.conf.policies import policy_names
-from fpga_pool.experiments.benefit import card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import card_pool, random_trace, reference_catalogue
 
 CHECKER = Path(__file__).parents[2] / "checkers" / "check_online.py"
-CATALOGUE = Path(__file__).parents[3] / "fpga_pool" / "experiments" / "benefit" / "catalogue_a.toml"
+CATALOGUE = Path(__file__).parents[3] / "fpga_pool" / "experiments" / "figures" / "benefit" / "catalogue_a.toml"
 
 
 @pytest.fixture

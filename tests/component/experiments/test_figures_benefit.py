@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.experiments.benefit import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.benefit import by_cell, foresight, variations
+from fpga_pool.experiments.figures.benefit.runs import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
 
@@ -59,8 +59,8 @@ def test_each_function_comes_as_often_at_each_place():
 
 
 def test_most_without_foresight_is_less_than_the_optimum():
-    case, settings = foresight.Case("b", 4), Settings(seeds=(0,), scale=0.5)
-    samples = Samples(foresight.measure(case, 0, settings))
+    settings = Settings(seeds=(0,), scale=0.5)
+    samples = Samples(foresight.measure("b", 4, 0, settings))
     value = {name: samples.mean("b", name, 4) for name in samples.series("b")}
     assert value["benefit_plus"] < value[foresight.CLAIRVOYANT]
     assert value[foresight.UNFORESEEN] < value[foresight.CLAIRVOYANT]

@@ -16,7 +16,7 @@ def test_all_figures_are_made(tmp_path, capsys):
 
 
 def test_no_policy_is_below_the_optimum_of_a_few_tasks():
-    rows = list(lattice.small_measure(5, 0, Settings(seeds=(0,), scale=0.05)))
+    rows = list(lattice.small_measure(lattice.PANEL, 5, 0, Settings(seeds=(0,), scale=0.05)))
     assert rows[0].series == lattice.SOLVED
     assert all(row.value >= 1 - 1e-6 for row in rows)
     assert {"lattice_plus", "lattice", "heft", "fifo"} <= {row.series for row in rows}

@@ -7,8 +7,7 @@ import pytest
 
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.makespan import estimates, mixture, small, throughput, workload
-from fpga_pool.experiments.figures.makespan import mixture as fairness
+from fpga_pool.experiments.figures.makespan import small, throughput, variations, workload
 from fpga_pool.experiments.figures.makespan import throughput as arrivals
 from fpga_pool.experiments.figures.makespan.workload import Form, Shape, batch, draw
 
@@ -45,13 +44,13 @@ def test_all_forms_and_numbers_of_hosts_have_the_same_jobs():
 
 
 def test_mixtures_have_exact_shares():
-    forms = mixture.forms(mixture.Case("network-and-both", 40), 1000, seed=0)
+    forms = variations.forms("network-and-both", 40, 1000, seed=0)
     counts = {form: int((forms == form).sum()) for form in Form}
     assert counts == {Form.COMPUTE: 400, Form.NETWORK: 300, Form.JOINT: 300}
 
 
 def test_groups_are_equal_in_number_and_smallest_first():
-    problem = fairness.grouped(batch(Form.NETWORK, Shape(jobs=10), 0), 3)
+    problem = variations.grouped(batch(Form.NETWORK, Shape(jobs=10), 0), 3)
     assert np.bincount(problem.group).tolist() == [4, 3, 3]
     largest = [problem.input_bytes[problem.group == group].max() for group in range(3)]
     assert largest == sorted(largest)
@@ -60,7 +59,7 @@ def test_groups_are_equal_in_number_and_smallest_first():
 def test_estimates_err_by_job_in_proportion_to_its_input():
     shape = Shape(jobs=200, responders=2)
     actual = batch(Form.COMPUTE, shape, 4)
-    believed = estimates.estimated(actual, 30, shape, 4)
+    believed = variations.estimated(actual, 30, shape, 4)
     ratio = (believed.seconds - actual.seconds) / (1e-3 * draw(shape, 4).megabits[:, None])
     assert np.allclose(ratio, ratio[:, :1])
     assert -0.3 <= ratio.min() < -0.25
@@ -108,15 +107,14 @@ def test_a_later_batch_is_sent_after_the_earlier_one():
 
 
 def test_batches_arrive_evenly():
-    problem = throughput.arriving(throughput.Case(Form.COMPUTE, 4.0), 0, replace(SETTINGS, scale=0.05))
+    problem = throughput.arriving(Form.COMPUTE, 4.0, 0, replace(SETTINGS, scale=0.05))
     times_s, jobs = np.unique(problem.release_s, return_counts=True)
     assert np.allclose(times_s, np.arange(20) / 4.0)
     assert jobs.tolist() == [10] * 20
 
 
 def test_no_policy_is_below_the_optimum_of_a_small_batch():
-    form, jobs = small.cases(Settings(seeds=(0,)))[0]
-    rows = list(small.measure((form, jobs), 0, Settings(seeds=(0,))))
+    rows = list(small.measure(Form.COMPUTE, small.JOBS[0], 0, SETTINGS))
     assert rows[0].series == small.SOLVED
     assert all(row.value >= 1 - 1e-6 for row in rows)
     assert {"makespan", "sjf", "ljf", "cim"} <= {row.series for row in rows}

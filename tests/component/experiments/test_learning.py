@@ -5,8 +5,8 @@ import pytest
 from distributed import LocalCluster
 
 from fpga_pool.conf.learned import read_network, shipped_network, write_network
-from fpga_pool.experiments.learning.rollouts import Run, evaluate, runner, runs_of
-from fpga_pool.experiments.learning.training import Effort, Plan, train
+from fpga_pool.experiments.rollouts import Run, evaluate, runner, runs_of
+from fpga_pool.experiments.training import Effort, Plan, train
 from fpga_pool.model.exceptions import InvalidInput
 
 PLAN = Plan(seed=3, runs=1, generations=2, interval=1, validation=1, effort=Effort(pairs=1, worlds=1, tasks=40))

@@ -9,9 +9,9 @@ from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.benefit.bound import windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit import foresight
 from fpga_pool.experiments.figures.benefit.foresight import Unforeseen
+from fpga_pool.experiments.figures.benefit.runs import card_pool, reference_catalogue
 from fpga_pool.sim.benefit.live import simulate
 
 JOBS = 4

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
 
-from fpga_pool.rpc.identity import Gate, Identity, Signer
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Gate, Identity, Role, Signer
 from fpga_pool.rpc.tracing import causing_request, current_ids
 from fpga_pool.rpc.transport import (
     LOOK_AGAIN_S,

@@ -10,7 +10,7 @@ from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import Command, Outcome, ReleaseJob
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.rpc.typed import typed
+from fpga_pool.rpc.transport import typed
 
 COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))
 PLAIN = {"id": "c", "shard": "s", "epoch": 1, "host": "h", "slot": "h/0/0", "sequence": 2,

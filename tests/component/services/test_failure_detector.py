@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.services.failure_detector import FailureDetector
+from fpga_pool.services.clock import FailureDetector
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects.pool import JobState, LeaseKind, LeaseState, SlotState
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.store.tables.models import SlotRow
+from fpga_pool.store.tables import SLOTS
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_shard_that_is_new_is_told_whole(store, begin, make, pool, saved):
 def test_what_was_removed_is_missed_by_who_counts(store, begin, pool):
     known = store.pool_columns()
     with store.engine.begin() as connection:
-        connection.execute(SlotRow.__table__.delete().where(SlotRow.name == pool[0][3].name))
+        connection.execute(SLOTS.delete().where(SLOTS.c.name == pool[0][3].name))
     assert known.merged(store.pool_columns(known.seen, count=False)).rows == (2, 4)
     with pytest.raises(Conflict):
         known.merged(store.pool_columns(known.seen))

@@ -9,9 +9,9 @@ import pytest
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import AssignJob, ReleaseFlow
 from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState, RateSegment, SlotState
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
-from fpga_pool.model.objects.servers import Server
+from fpga_pool.model.transaction import Backlog, PendingBatch
 from fpga_pool.model.values import changed
 
 

@@ -4,7 +4,6 @@ import pytest
 import sqlalchemy
 from oslo_db import exception as db
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm.exc import StaleDataError
 
 from fpga_pool.model import exceptions
 from fpga_pool.store.engine import translated
@@ -34,7 +33,6 @@ class MariaError(Exception):
         (OperationalError("INSERT", {}, PostgresError("could not extend file")), exceptions.StorageFull),
         (db.DBError(OperationalError("INSERT", {}, PostgresError("no space"))), exceptions.StorageFull),
         (db.DBDeadlock(), exceptions.Contended),
-        (StaleDataError("0 of 1 rows matched"), exceptions.Conflict),
         (db.DBDuplicateEntry(["uuid"]), exceptions.DuplicateId),
         (db.DBReferenceError("jobs", "fk", "batch_uuid", "batches"), exceptions.NotFound),
         (db.DBDataError(), exceptions.InvalidInput),

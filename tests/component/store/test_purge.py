@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseState
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.store import purge as purging
@@ -144,7 +144,7 @@ def test_keys_that_were_offered_long_ago_are_forgotten_and_enrolled_ones_are_not
 
 def test_each_transaction_removes_a_limited_number_of_rows(store, make, add, monkeypatch):
     monkeypatch.setattr(purging, "ROWS", 3)
-    monkeypatch.setattr(purging, "BATCHES", 2)
+    monkeypatch.setattr(purging, "BATCHES_AT_ONCE", 2)
     for _ in range(5):
         add(*with_jobs(make, 4))
     removed = []

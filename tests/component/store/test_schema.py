@@ -15,8 +15,7 @@ import fpga_pool
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.values import field_names
 from fpga_pool.store import Store
-from fpga_pool.store.tables.mapping import PLACES
-from fpga_pool.store.tables.models import Base
+from fpga_pool.store.tables import METADATA, PLACES
 
 
 @pytest.fixture(params=["sqlite"])
@@ -43,7 +42,7 @@ def empty(connection):
 def test_migrations_build_what_the_models_describe(store):
     with store.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def described(engine):
@@ -61,15 +60,15 @@ def described(engine):
             in_order(inspector.get_unique_constraints(table)),
             in_order(inspector.get_indexes(table)),
         )
-        for table in Base.metadata.tables
+        for table in METADATA.tables
     }
 
 
 def test_migrated_tables_are_those_that_the_models_would_create(store, empty):
     migrated = described(store.engine)
     with empty.engine.begin() as connection:
-        Base.metadata.drop_all(connection)
-        Base.metadata.create_all(connection)
+        METADATA.drop_all(connection)
+        METADATA.create_all(connection)
     assert migrated == described(empty.engine)
 
 
@@ -108,18 +107,18 @@ def test_processes_that_start_at_once_all_find_the_schema(connection):
 @pytest.mark.parametrize("cls", PLACES, ids=lambda cls: cls.__name__)
 def test_every_field_has_a_column(cls):
     place = PLACES[cls]
-    assert set(field_names(cls)) <= set(place.row.__table__.columns.keys())
+    assert set(field_names(cls)) <= set(place.table.columns.keys())
 
 
 @pytest.mark.parametrize("table", ["batches", "jobs"])
 @pytest.mark.parametrize("column", ["project_id", "user_id"])
 def test_tenant_rows_always_have_an_owner(table, column):
-    assert not Base.metadata.tables[table].columns[column].nullable
+    assert not METADATA.tables[table].columns[column].nullable
 
 
 @pytest.mark.parametrize("dialect", [sqlite, mysql, postgresql], ids=lambda module: module.__name__)
 def test_the_tables_can_be_written_in_the_language_of_every_database(dialect):
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         assert str(CreateTable(table).compile(dialect=dialect.dialect()))
         for index in table.indexes:
             assert str(CreateIndex(index).compile(dialect=dialect.dialect()))

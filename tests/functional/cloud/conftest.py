@@ -16,8 +16,7 @@ from oslo_config import cfg
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from fpga_pool.conf.catalogue import private_key
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import NO_ANSWER, transport
 from support.cloud.cloud import libvirts

@@ -12,8 +12,7 @@ from pathlib import Path
 import libvirt
 from oslo_config import cfg
 
-from fpga_pool.conf import agent
-from fpga_pool.conf.drivers import runner_libvirt, tiers
+from fpga_pool.conf import agent, drivers
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.libvirt import LibvirtRunner
 from fpga_pool.drivers.tiers.domain import PROCESS_URI
@@ -107,8 +106,12 @@ class GangHost:
     def new_runner(self, clock=time.time):
         """A runner as an agent has it that has just started."""
         conf = cfg.ConfigOpts()
-        for module in (agent, runner_libvirt, tiers):
-            conf.register_opts(module.OPTS, group=module.GROUP)
+        for group, options in (
+            (agent.GROUP, agent.OPTS),
+            (drivers.RUNNER_LIBVIRT_GROUP, drivers.RUNNER_LIBVIRT_OPTS),
+            (drivers.TIERS_GROUP, drivers.TIERS_OPTS),
+        ):
+            conf.register_opts(options, group=group)
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         for group, options in {
             "agent": {"libvirt_uri": self.hypervisor.uri},

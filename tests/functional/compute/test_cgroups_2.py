@@ -37,3 +37,4 @@ def test_the_background_gets_what_the_foreground_leaves_by_version_2_alone(kerne
     assert set(found["shares"]) == {SCOPE.format(1), SCOPE.format(2)}
     assert max(found["shares"].values()) < 0.1
     assert found["behind nobody"] > 0.5
+    assert found["whole guest"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.drivers.tiers.domain import wish
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.flavor import Tier
 

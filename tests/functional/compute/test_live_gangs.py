@@ -10,7 +10,7 @@ import time
 import libvirt
 import pytest
 
-from fpga_pool.model.agent.gangs.process import Key
+from fpga_pool.model.agent.gang_process import Key
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState

@@ -15,7 +15,7 @@ from fpga_pool.drivers.egress.tc.router import TcEgress
 from fpga_pool.drivers.guests.libvirt import LibvirtGuests
 from fpga_pool.model.messages.agents import ObservedServer, ShapeFlow
 from fpga_pool.model.objects.pool import RateSegment
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Taps
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 from support import guest_image as images

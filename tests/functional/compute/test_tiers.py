@@ -13,7 +13,7 @@ from oslo_config import cfg
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.transport import transport
 from support.deployment import Deployment
 

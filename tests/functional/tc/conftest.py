@@ -23,7 +23,7 @@ from fpga_pool.drivers.egress.tc.router import TcEgress
 from fpga_pool.drivers.guests.simulated import SimulatedGuests
 from fpga_pool.model.messages.agents import ShapeFlow
 from fpga_pool.model.objects.pool import RateSegment
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Taps
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 from support.nova_domain import domain

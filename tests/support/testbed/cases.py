@@ -11,9 +11,9 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.bounds.batch import lower_bound
-from fpga_pool.core.makespan.greedy.execution import execute
-from fpga_pool.core.makespan.network.fluid import moves_over_network, transmit
+from fpga_pool.core.makespan.bounds import lower_bound
+from fpga_pool.core.makespan.execution import execute
+from fpga_pool.core.makespan.fluid import moves_over_network, transmit
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 from fpga_pool.experiments.testbed import DNN, GBPS, GOODPUT, MB, WORDCOUNT, Case, planned

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TextIO
 
-from fpga_pool.core.makespan.bounds.batch import lower_bound
+from fpga_pool.core.makespan.bounds import lower_bound
 from fpga_pool.experiments.testbed import Case
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.services.loop import exclusive

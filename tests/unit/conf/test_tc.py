@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.conf.drivers.tc import shaped_devices
+from fpga_pool.conf.drivers import shaped_devices
 from fpga_pool.model.exceptions import InvalidInput
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.cli.client.main import PoolApp
-from fpga_pool.cli.learn.main import _parser as learn_parser
+from fpga_pool.cli.learn import _parser as learn_parser
 from fpga_pool.cli.sim.main import _parser as sim_parser
 from fpga_pool.guest.tool import _parser as guest_parser
 from support.pages import ROOT, SOURCE, agrees, commands, pages, row_of, table

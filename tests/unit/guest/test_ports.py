@@ -2,15 +2,15 @@
 
 import pytest
 
-from fpga_pool.guest import ports
-from fpga_pool.guest.ports import NoAccelerator, all_ports, find
+from fpga_pool.guest import accelerator
+from fpga_pool.guest.accelerator import NoAccelerator, all_ports, find
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine with ports: `machine(kernel={"vport0p1": "name"}, udev=["name"])`."""
     named, kernel = tmp_path / "virtio-ports", tmp_path / "class"
-    monkeypatch.setattr(all_ports, "__defaults__", (named, kernel, ports.DEVICES))
+    monkeypatch.setattr(all_ports, "__defaults__", (named, kernel, accelerator.DEVICES))
 
     def build(kernel_names=(), udev=()):
         for device, name in dict(kernel_names).items():

@@ -7,7 +7,7 @@ import uuid
 
 import numpy as np
 
-from fpga_pool.model.agent.gangs.process import Phase
+from fpga_pool.model.agent.gang_process import Phase
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.agents import Heartbeat

@@ -15,10 +15,9 @@ from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.sim.agents import SimulatedAgent
 from fpga_pool.sim.benefit.trace import Cancel, Drain, End, Failure, HostLoss, Outage, timeline
-from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.engine import Delays, Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
-from fpga_pool.sim.surroundings import Delays
 
 AT_ONCE = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 SILENT_S = 1000.0

@@ -8,8 +8,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, OtherRun, Unauthenticated
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Gate, Identity, Signer, key_of_text, key_text
-from fpga_pool.rpc.roles import AGENT_METHODS, REPEATABLE, SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import (
+    AGENT_METHODS,
+    REPEATABLE,
+    SCHEDULER_METHODS,
+    Gate,
+    Identity,
+    Role,
+    Signer,
+    key_of_text,
+    key_text,
+)
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 TOPIC = "scheduler"

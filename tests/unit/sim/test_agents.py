@@ -21,8 +21,7 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.sim.agents import SimulatedAgent
-from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.surroundings import Delays
+from fpga_pool.sim.engine import Delays, Engine
 from support.simulated import fresh_hosts
 
 SLOT, OTHER = "node-1/sim0/slot0", "node-1/sim0/slot1"

@@ -52,12 +52,18 @@ def test_problem_comes_back_as_it_was_written(tmp_path):
         assert np.array_equal(getattr(found, name), getattr(problem, name)), name
 
 
-def test_plan_comes_back_as_it_was_written(tmp_path):
+def read_plan(path):
+    with np.load(path) as arrays:
+        assert int(arrays["format_version"]) == 1
+        return dict(arrays)
+
+
+def test_plan_is_written_as_it_is(tmp_path):
     plan = BatchPlan(**(PLAN | {"makespan_s": 10.0, "lower_bound_s": 9.0}), bound_prices=np.array([0.25, 0.75]))
     files.write_plan(tmp_path / "plan.npz", plan)
-    found = files.read_plan(tmp_path / "plan.npz")
+    found = read_plan(tmp_path / "plan.npz")
     for name in [*PLAN, "bound_prices"]:
-        assert np.array_equal(getattr(found, name), getattr(plan, name)), name
+        assert np.array_equal(found[name], getattr(plan, name)), name
 
 
 def test_file_name_is_taken_as_it_is_and_nothing_else_stays(tmp_path):
@@ -107,24 +113,6 @@ def test_wrong_problem_is_refused_with_file_and_array(saved, changes, message):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"start_s": [0.0]}, "start_s: expected shape"),
-        ({"segment_bps": [np.inf]}, "segment_bps: expected finite"),
-        ({"accelerator": [0, -1]}, "accelerator: negative"),
-        ({"segment_job": [2]}, "segment_job: index out of range, expected 0..1"),
-        ({"makespan_s": [1.0]}, "makespan_s: expected 0 dimensions"),
-        ({"makespan_s": None}, "makespan_s: missing"),
-        ({"format_version": 7}, "format_version: 7 is newer"),
-    ],
-)
-def test_wrong_plan_is_refused_with_file_and_array(saved, changes, message):
-    path = saved({name: array for name, array in (PLAN | changes).items() if array is not None})
-    with pytest.raises(InvalidInput, match=message):
-        files.read_plan(path)
-
-
 @pytest.mark.parametrize("content", [b"", b"seconds = 3\n", b"PK\x03\x04 and no more", b"\x93NUMPY"])
 def test_file_that_is_no_npz_is_refused(tmp_path, content):
     (tmp_path / "problem.npz").write_bytes(content)
@@ -165,22 +153,13 @@ def test_what_flows_back_is_written_and_read(tmp_path):
     moved = {"result_job": [1], "result_begin_s": [10.0], "result_end_s": [11.0], "result_bps": [4.0]}
     arrays = {name: float(values) if values.ndim == 0 else values for name, values in PLAN.items()}
     files.write_plan(tmp_path / "plan.npz", BatchPlan(**arrays, **moved, completion_s=11.0, completion_bound_s=10.5))
-    plan = files.read_plan(tmp_path / "plan.npz")
-    assert (plan.completion_s, plan.completion_bound_s) == (11.0, 10.5)
+    plan = read_plan(tmp_path / "plan.npz")
+    assert (plan["completion_s"], plan["completion_bound_s"]) == (11.0, 10.5)
     for name, values in moved.items():
-        assert getattr(plan, name).tolist() == values
+        assert plan[name].tolist() == values
 
 
 def test_what_does_not_flow_back_is_not_written(tmp_path):
     files.write_problem(tmp_path / "problem.npz", BatchProblem(**REQUIRED))
     with np.load(tmp_path / "problem.npz") as written:
         assert "output_bytes" not in written
-
-
-def test_results_of_jobs_that_are_not_there_are_refused(saved):
-    moved = {
-        "result_job": np.array([2]), "result_begin_s": np.zeros(1), "result_end_s": np.ones(1),
-        "result_bps": np.ones(1),
-    }  # fmt: skip
-    with pytest.raises(InvalidInput, match="result_job: index out of range"):
-        files.read_plan(saved(PLAN | moved))

@@ -14,8 +14,7 @@ from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import ENDED_BATCHES, BatchState, JobState
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, change_batch, create_batch, hold_jobs
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.sim.pool import SimulatedPool

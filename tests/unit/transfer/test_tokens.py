@@ -1,12 +1,10 @@
-import dataclasses
-
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.transfer.tokens import TransferGrant, sign, verify
 
 KEY = Ed25519PrivateKey.generate()
@@ -55,7 +53,15 @@ def test_algorithm_none_is_no_signature():
 
 @pytest.mark.parametrize(
     "change",
-    [{"attempt": "2"}, {"attempt": True}, {"input_bytes": -1}, {"purpose": "steal"}, {"exp": None}, {"job": ""}],
+    [
+        {"attempt": "2"},
+        {"attempt": True},
+        {"attempt": 1.5},
+        {"input_bytes": -1},
+        {"purpose": "steal"},
+        {"exp": None},
+        {"job": ""},
+    ],
 )
 def test_signed_nonsense(change):
     claims = jwt.decode(sign(GRANT, KEY), options={"verify_signature": False})
@@ -79,11 +85,3 @@ def test_any_altered_character(data):
     place = data.draw(st.integers(0, len(token) - 2))
     other = data.draw(st.sampled_from("ABCxyz012-_.").filter(lambda c: c != token[place]))
     assert reason_of(token[:place] + other + token[place + 1 :]) == "bad_signature"
-
-
-@pytest.mark.parametrize(
-    "change", [{"input_bytes": -1}, {"attempt": 1.5}, {"purpose": "x"}, {"deadline_s": float("nan")}]
-)
-def test_grant_that_makes_no_sense(change):
-    with pytest.raises(InvalidInput, match=next(iter(change))):
-        dataclasses.replace(GRANT, **change)

@@ -1,37 +1,41 @@
 """`ncjm` and `waves`: batches that compute and transmit, and batches of mixed types (makespan paper, 3.3 and 3.5)."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import transfer_s
-from fpga_pool.core.makespan.network.residual import as_soon_as_possible, just_in_time
-from fpga_pool.core.makespan.paper.cim import CimParams, fastest_s, free_s, place, plan_computation
+from fpga_pool.core.makespan.fluid import transfer_s
+from fpga_pool.core.makespan.paper.cim import (
+    CimParams,
+    Progress,
+    StagedPolicy,
+    fastest_s,
+    free_s,
+    place,
+    plan_computation,
+    stages,
+)
 from fpga_pool.core.makespan.paper.nim import NimParams, plan_transfers
-from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
-from fpga_pool.core.types import BatchProblem, Floats, Ints
+from fpga_pool.core.makespan.residual import as_soon_as_possible, just_in_time
+from fpga_pool.core.types import BatchProblem, Floats, Ints, parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcjmParams(CimParams):
     """Parameters of `ncjm`."""
 
-    order: str = field(
-        default="shortest",
-        metadata={
-            "choices": ["shortest", "longest"],
-            "help": "Which job each accelerator computes first; the paper says shortest.",
-        },
+    order: str = parameter(
+        "shortest",
+        "Which job each accelerator computes first; the paper says shortest.",
+        choices=["shortest", "longest"],
     )
-    sending: str = field(
-        default="just-in-time",
-        metadata={
-            "choices": ["just-in-time", "as-soon-as-possible"],
-            "help": "When an input that could arrive early is sent: at a low rate, to arrive when its accelerator "
-            "becomes free, as in line 7 of Algorithm 4, or as soon as possible.",
-        },
+    sending: str = parameter(
+        "just-in-time",
+        "When an input that could arrive early is sent: at a low rate, to arrive when its accelerator "
+        "becomes free, as in line 7 of Algorithm 4, or as soon as possible.",
+        choices=["just-in-time", "as-soon-as-possible"],
     )
 
     def __post_init__(self) -> None:
@@ -90,14 +94,11 @@ class WavesParams(CimParams):
     """Parameters of `waves`."""
 
     #: The paper knows the types of its jobs and does not say what "negligible" is.
-    negligible: float = field(
-        default=0.1,
-        metadata={
-            "min": 0.0,
-            "max": 1.0,
-            "help": "A phase of a job is neglected if its shortest duration is at most this share of that of the other "
-            "phase.",
-        },
+    negligible: float = parameter(
+        0.1,
+        "A phase of a job is neglected if its shortest duration is at most this share of that of the other phase.",
+        min=0.0,
+        max=1.0,
     )
 
     def __post_init__(self) -> None:

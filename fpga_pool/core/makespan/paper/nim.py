@@ -4,16 +4,15 @@
 section).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.network.residual import Pieces, as_soon_as_possible
-from fpga_pool.core.makespan.paper.cim import CimParams, place
-from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
-from fpga_pool.core.types import Floats, Ints, floats
+from fpga_pool.core.makespan.paper.cim import CimParams, Progress, StagedPolicy, place, stages
+from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
+from fpga_pool.core.types import Floats, Ints, floats, parameter
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -34,19 +33,10 @@ class Flows(NamedTuple):
 
 
 def spread(flows: Flows, egress_bps: Floats, ingress_bps: Floats, begin_s: float, residual: str) -> list[Pieces]:
-    """Return the pieces of each transfer.
+    """Return the pieces of each transfer; all begin at `begin_s`.
 
-    Parameters
-    ----------
-    flows
-        What is sent.
-    egress_bps, ingress_bps : (R,), (H,)
-        Limits; inf = none.
-    begin_s
-        When all begin.
-    residual
-        When bandwidth that is left is given away: "none", "start" or "always" (see `NimParams`).
-
+    Limits are (R,) and (H,), inf = none.  `residual` says when bandwidth that is left is given away: "none", "start" or
+    "always" (see `NimParams`).
     """
     if residual == "none":
         return [_last(begin_s, bits, bps) for bits, bps in zip(flows.bits.tolist(), flows.bps.tolist(), strict=True)]
@@ -132,13 +122,11 @@ def _last(begin_s: float, bits: float, bps: float) -> Pieces:
 class NimParams(CimParams):
     """Parameters of `nim`."""
 
-    residual: str = field(
-        default="always",
-        metadata={
-            "choices": ["none", "start", "always"],
-            "help": "When bandwidth left over by the rates of Algorithm 3 is given to running transfers, shortest "
-            "first: never, once at the start of the batch, or whenever a transfer ends.",
-        },
+    residual: str = parameter(
+        "always",
+        "When bandwidth left over by the rates of Algorithm 3 is given to running transfers, shortest "
+        "first: never, once at the start of the batch, or whenever a transfer ends.",
+        choices=["none", "start", "always"],
     )
 
     def __post_init__(self) -> None:
@@ -177,19 +165,8 @@ def algorithm_3(
 ) -> Rates | None:  # fmt: skip
     """Return responders and rates, or None where some job finds no bandwidth.
 
-    Parameters
-    ----------
-    bits : (n,)
-        Sizes, above 0.
-    requester : (n,)
-        Who sends each.
-    able : (n, H)
-        Which responders can take the job.
-    egress_bps, ingress_bps : (R,), (H,)
-        Limits; 0 = no bandwidth is left, inf = no limit.
-    params, rng
-        How CIM-LP is solved.
-
+    Jobs have `bits` (n,) above 0, which `requester` (n,) sends, and may go to the responders `able` (n, H).  Limits are
+    (R,) and (H,); 0 = no bandwidth is left, inf = no limit.  `params` and `rng` say how CIM-LP is solved.
     """
     # Line 1.  NIM-OR needs no linear program: f is the least of what (4a) and (4b) allow; 1 / f in seconds.
     used_bps = ingress_bps[able.any(axis=0)]

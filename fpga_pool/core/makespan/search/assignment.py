@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
@@ -60,27 +60,10 @@ def improve(
     budget: Budget,
     rng: np.random.Generator,
 ) -> Assignment:
-    """Search for a shorter assignment until the budget is spent or `enough_s` is reached.
+    """Search for a shorter assignment than `start` until the budget is spent or `enough_s` is reached.
 
-    Parameters
-    ----------
-    seconds : (J, M)
-        inf = cannot run there.
-    order : (J,)
-        Largest first.
-    ready_s : (M,)
-        When each machine becomes free.
-    prices : (M,)
-        Of a second on each machine; those that prove the bound are best.
-    start
-        What is known already.
-    enough_s
-        The bound, or a little more.
-    budget
-        How long to search.
-    rng
-        Source of all random choices.
-
+    `seconds` (J, M) are inf where a job cannot run; `order` (J,) has the largest job first; machines become free at
+    `ready_s` (M,), and have a price per second `prices` (M,): those that prove the bound are best.
     """
     prices = np.maximum(prices, 1e-6 * prices.max(initial=0.0))
     best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget)

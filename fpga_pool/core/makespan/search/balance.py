@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.greedy.execution import Schedule
+from fpga_pool.core.makespan.execution import Schedule
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
@@ -20,20 +20,9 @@ def balance(
 ) -> Ints:
     """Return an accelerator for each job (J,): moves and exchanges of `movable` (J,) jobs, then wider changes.
 
-    When queues end is estimated: an input that moves is taken to have all bandwidth to itself, and a job that leaves
-    to take the wait for it along.  The caller computes all times, and compares.
-
-    Parameters
-    ----------
-    problem, start
-        Jobs, and a schedule for them.
-    movable : (J,)
-        Jobs that may run elsewhere.
-    enough_s
-        A makespan that ends the search.
-    budget
-        How much to look at.
-
+    When queues end is estimated: an input that moves is taken to have all bandwidth to itself, and a job that leaves to
+    take the wait for it along.  The caller computes all times, and compares with `start`.  A makespan of `enough_s`
+    ends the search.
     """
     best = _queues(problem, start, movable)
     best.descend(enough_s, budget)

@@ -1,18 +1,17 @@
 """`makespan`, the default batch policy: the shortest plan that a given effort finds, with a proven bound."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds.batch import compute_bound, raised, raised_by_backlog, simple_bound
-from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, schedule
-from fpga_pool.core.makespan.greedy.greedy import fitting_effort, greedy_plan, over_in_a_moment
-from fpga_pool.core.makespan.greedy.placement import largest_first, place
-from fpga_pool.core.makespan.network.fluid import Segments, transmit
-from fpga_pool.core.makespan.network.results import back_only, completion_bound, orders, sooner, there_only
-from fpga_pool.core.makespan.online.replan import Replan, ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import Underway
+from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_backlog, simple_bound
+from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
+from fpga_pool.core.makespan.fluid import Segments, transmit
+from fpga_pool.core.makespan.greedy import Ect, fitting_effort, greedy_plan, largest_first, over_in_a_moment, place
+from fpga_pool.core.makespan.paper.baselines import Ljf, Sjf
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
+from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.search.assignment import (
     Assignment,
     constant_rates,
@@ -24,11 +23,15 @@ from fpga_pool.core.makespan.search.assignment import (
 from fpga_pool.core.makespan.search.budget import Budget, Clock
 from fpga_pool.core.makespan.search.late_acceptance import LateAcceptance
 from fpga_pool.core.makespan.search.local_search import prepare_loops
-from fpga_pool.core.makespan.search.portfolio import LARGE_PAIRS, Portfolio, are_fast
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
-from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.makespan.underway import Underway
+from fpga_pool.core.policy import BatchPolicy, PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
 
+#: Up to here, in jobs and in pairs of job and accelerator, all policies together take some tenths of a second at most.
+SMALL_JOBS, SMALL_PAIRS = 300, 10_000
+#: From here on, in pairs, the linear programs of some take many seconds.
+LARGE_PAIRS = 500_000
 #: Effort from which on the plans of other policies are looked at, however near the bound ours is.
 THOROUGH_EFFORT = 300
 #: Relative to the bound: where they are looked at before the search if seconds are limited, and where they are not
@@ -61,19 +64,12 @@ class MakespanParams:
     """Parameters of `makespan`."""
 
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
-    effort: int = field(
-        default=THOROUGH_EFFORT,
-        metadata={"min": 0, "help": "Search effort in millions of job-accelerator pairs; results are reproducible."},
+    effort: int = parameter(
+        THOROUGH_EFFORT, "Search effort in millions of job-accelerator pairs; results are reproducible.", min=0
     )
-    time_limit_s: float = field(
-        default=0.0,
-        metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
-    )
+    time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
     #: Differences below this are not distinguished from optimal by the benchmarks of this package.
-    gap: float = field(
-        default=1e-5,
-        metadata={"min": 0.0, "help": "Relative gap to the proven bound at which the search ends."},
-    )
+    gap: float = parameter(1e-5, "Relative gap to the proven bound at which the search ends.", min=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.effort, int) or self.effort < 0:
@@ -86,7 +82,7 @@ class MakespanParams:
 class Makespan:
     """Picks by itself among compute-bound, network-bound and joint planning; anytime.
 
-    No other policy of this package has a shorter plan of a small batch (`others.SMALL_JOBS`, `others.SMALL_PAIRS`): the
+    No other policy of this package has a shorter plan of a small batch (`SMALL_JOBS`, `SMALL_PAIRS`): the
     plans of all others are looked at, unless ours is at its bound.  Up to half a million pairs of job and accelerator
     that holds but for `gap` where the search is limited by an effort of `THOROUGH_EFFORT` or more.  With less effort,
     or where seconds are limited, the plans of the others are looked at while ours is more than 2 % above the bound: up
@@ -152,17 +148,8 @@ def plan(
 ) -> BatchPlan:
     """Return the shortest plan found for a batch, with the bound that no plan can be below.
 
-    Parameters
-    ----------
-    problem
-        The batch; `BatchProblem` documents its arrays.
-    params
-        How long to search, and how near the bound is near enough.
-    rng
-        Source of all random choices; seed 0 without one.
-    clock
-        Seconds by any steady clock; needed for `time_limit_s`.
-
+    `params` say how long to search, and how near the bound is near enough.  Without `rng` the seed is 0; `clock`
+    returns seconds by any steady clock, and is needed for `time_limit_s`.
     """
     params = params or MakespanParams()
     if problem.jobs == 0:
@@ -186,7 +173,7 @@ class _Search:
         self._problem, self._params, self._budget, self._rng = problem, params, budget, rng
         self._backwards_budget = backwards or budget
         self._order = largest_first(problem)
-        self._portfolio = Portfolio(problem, rng)
+        self._portfolio = _Portfolio(problem, rng)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
@@ -265,7 +252,7 @@ class _Search:
 
     def _portfolio_may_be_better(self, budget: Budget) -> bool:
         """Return whether to try the plan of one more policy: always if that is quick, or if effort is left."""
-        if are_fast(self._problem):
+        if _are_fast(self._problem):
             return not self._within(1 + _NOISE)
         pairs, effort = self._problem.seconds.size, self._params.effort
         if budget.is_timed:
@@ -361,3 +348,41 @@ def _only_computes(problem: BatchProblem) -> bool:
     waits = problem.release_s.any() or problem.load_s.any()
     limited = np.isfinite(problem.egress_bps).any() or np.isfinite(problem.ingress_bps).any()
     return not waits and not (limited and problem.input_bytes.any())
+
+
+# ---- The other batch policies, asked for their plan where it might be shorter
+
+
+class _Portfolio:
+    """Asks one policy after the other, each once, the quickest first."""
+
+    def __init__(self, problem: BatchProblem, rng: np.random.Generator) -> None:
+        self._problem, self._rng = problem, rng
+        self._left = _others()
+
+    def schedules(self, wanted: Callable[[], bool]) -> Iterator[Schedule]:
+        """Yield their schedules as long as they are wanted."""
+        while wanted() and (policy := next(self._left, None)) is not None:
+            found = policy.decide(self._problem, None, 0.0, self._rng)
+            segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
+            results = Segments(found.result_job, found.result_begin_s, found.result_end_s, found.result_bps)
+            yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s, results, found.completion_s)
+
+
+def _others() -> Iterator[BatchPolicy]:
+    """Yield all policies; the linear programs of the last four take long to import, and are rarely needed."""
+    yield from (Ect(), Ljf(), Sjf())
+    from fpga_pool.core.makespan.paper.nim import Nim
+
+    yield Nim()
+    from fpga_pool.core.makespan.paper.cim import Cim
+
+    yield Cim()
+    from fpga_pool.core.makespan.paper.ncjm import Ncjm, Waves
+
+    yield from (Ncjm(), Waves())
+
+
+def _are_fast(problem: BatchProblem) -> bool:
+    """Return whether asking all of them takes next to no time."""
+    return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS

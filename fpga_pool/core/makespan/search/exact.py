@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from fpga_pool.core.integer import ExactPolicy
-from fpga_pool.core.makespan.bounds.batch import LowerBound
-from fpga_pool.core.makespan.greedy.execution import as_plan
+from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.execution import as_plan
 from fpga_pool.core.makespan.search.best import Makespan, plan
 from fpga_pool.core.makespan.search.exact_models import balance, is_balance, sequence, unknowns
 from fpga_pool.core.policy import PolicyState
@@ -27,11 +27,7 @@ class Exact(ExactPolicy):
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort.
 
-        Raises
-        ------
-        ValueError
-            Where the batch has several fairness groups or results, or is too large, or no solver is installed.
-
+        ValueError where the batch has several fairness groups or results, or is too large, or no solver is installed.
         """
         _require_modelled(view)
         self._params.require_few(unknowns(view))

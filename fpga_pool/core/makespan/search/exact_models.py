@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fpga_pool.core.integer import Limits, programme, solve
-from fpga_pool.core.makespan.greedy.execution import Schedule, schedule
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network, no_segments, seconds_per_bit
+from fpga_pool.core.makespan.execution import Schedule, schedule
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network, no_segments, seconds_per_bit
 from fpga_pool.core.makespan.search.assignment import constant_rates
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 

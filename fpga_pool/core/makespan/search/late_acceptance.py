@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.execution import Schedule, execute
+from fpga_pool.core.makespan.execution import Schedule, execute
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 

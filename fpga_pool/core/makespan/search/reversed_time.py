@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moving_flows, share
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moving_flows, share
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.makespan.search.local_search import LocalOptimum, LocalSearch
 from fpga_pool.core.types import BatchProblem, Floats, Ints

@@ -1,11 +1,18 @@
-"""Reading the binary inputs of the functions: little-endian headers, exact sizes, bounded memory."""
+"""Functions of streams of bytes: `aes`, `mvm`, `sha256`, `wordcount`; and how binary inputs are read in bounded memory.
 
+Headers are little-endian, sizes exact.
+"""
+
+import hashlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from fpga_pool.model.exceptions import InvalidInput
@@ -62,3 +69,76 @@ def read_image_pair(
         height, width = header[:2]
         require_size(source, 4 * len(limits) + 2 * height * width)
         return header, read_image(file, height, width, what[0]), read_image(file, height, width, what[1])
+
+
+# ---- Functions
+
+
+def sha256(source: Path, sink: Path) -> None:
+    """SHA-256 of the input.  Result: 64 hexadecimal digits and a newline."""
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    sink.write_text(f"{digest.hexdigest()}\n")
+
+
+#: (256,) is this byte white space?
+_IS_SPACE = np.isin(np.arange(256), np.frombuffer(b" \t\n\v\f\r", np.uint8))
+
+
+def wordcount(source: Path, sink: Path) -> None:
+    """Count the words of a text, as `wc -w` counts: runs of bytes that are not ASCII white space.
+
+    Result: the decimal number and a newline.
+    """
+    words = 0
+    after_space = True
+    with source.open("rb") as file:
+        for chunk in chunks(file):
+            space = _IS_SPACE[np.frombuffer(chunk, np.uint8)]
+            # A word begins where a byte that is not space follows one that is; the first looks at the last chunk.
+            words += int(after_space and not space[0]) + int(np.count_nonzero(space[:-1] > space[1:]))
+            after_space = bool(space[-1])
+    sink.write_text(f"{words}\n")
+
+
+KEY_BYTES = 32
+COUNTER_BYTES = 16
+
+
+def aes(source: Path, sink: Path) -> None:
+    """AES-256 in counter mode.
+
+    Input: 32 bytes of key, 16 bytes of initial counter block, then the data to encrypt (or decrypt: the same
+    operation). Result: as many bytes as there is data.
+    """
+    with source.open("rb") as file, sink.open("wb") as out:
+        key = read_exactly(file, KEY_BYTES, "key")
+        counter = read_exactly(file, COUNTER_BYTES, "initial counter block")
+        encryptor = Cipher(AES(key), CTR(counter)).encryptor()
+        for chunk in chunks(file):
+            out.write(encryptor.update(chunk))
+        out.write(encryptor.finalize())
+
+
+_FLOAT = np.dtype("<f4")
+_MVM_LIMITS = {"rows": 2**32 - 1, "columns": 2**20}
+
+
+def mvm(source: Path, sink: Path) -> None:
+    """Matrix-vector product.
+
+    Input: unsigned 32-bit rows and columns, the vector (columns), then the matrix row by row; all values 32-bit floats,
+    little-endian. Result: rows 32-bit floats, little-endian; sums are taken in 64 bits.
+    """
+    with source.open("rb") as file, sink.open("wb") as out:
+        rows, columns = read_header(file, _MVM_LIMITS)
+        require_size(source, 8 + 4 * columns * (1 + rows))
+        vector = np.frombuffer(read_exactly(file, 4 * columns, "vector"), _FLOAT).astype(np.float64)
+        rows_at_once = max(1, CHUNK_BYTES // (4 * columns))
+        for first in range(0, rows, rows_at_once):
+            count = min(rows_at_once, rows - first)
+            block = np.frombuffer(read_exactly(file, 4 * columns * count, "matrix"), _FLOAT)
+            # Values beyond the range of 32-bit floats become infinite, as in the accelerator's own arithmetic.
+            with np.errstate(over="ignore", invalid="ignore"):
+                product = (block.reshape(count, columns).astype(np.float64) @ vector).astype(_FLOAT)
+            out.write(product.tobytes())

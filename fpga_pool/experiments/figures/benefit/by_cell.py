@@ -1,20 +1,20 @@
 """Figures 3 and 4 of the benefit paper, and 6 and 10, ours: benefit by catalogue, time to reconfigure and alpha."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import (
-    ALPHAS,
+from fpga_pool.experiments.figures.benefit import runs
+from fpga_pool.experiments.figures.benefit.runs import (
     CATALOGUES,
-    LOAD_S,
+    LOADS_S,
+    OUR_ALPHAS,
     card_pool,
     random_speedups,
     reference_catalogue,
 )
-from fpga_pool.experiments.figures.benefit import runs
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
 # ---- Figures 3 and 4
@@ -24,30 +24,15 @@ _WHERE = "section V, figure 3"
 LIGHT, MIDDLE = 2.0, (6.0, 12.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One load on one catalogue."""
-
-    catalogue: str
-    alpha: float
-
-
-def published_cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [Case(catalogue, alpha) for catalogue in CATALOGUES for alpha in settings.thinned(runs.ALPHAS)]
-
-
-def published_measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(policies: Sequence[str], catalogue: str, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    policies = runs.BASELINE, runs.KEEPING
-    yield from runs.catalogue_benefits(
-        case.catalogue, case.catalogue, runs.LOAD_S, case.alpha, policies, seed, settings
-    )
+    yield from runs.catalogue_benefits(catalogue, catalogue, runs.LOAD_S, alpha, policies, seed, settings)
 
 
-def published_claims(samples: Samples) -> list[Claim]:
-    """Return what section V says of figure 3."""
-    return [claim for catalogue in CATALOGUES for claim in _published_of_catalogue(samples, catalogue)]
+def _published_claims(samples: Samples) -> Iterator[Claim]:
+    """Yield what section V says of figure 3."""
+    for catalogue in CATALOGUES:
+        yield from _published_of_catalogue(samples, catalogue)
 
 
 def _published_of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
@@ -73,52 +58,43 @@ def _published_of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
     yield runs.share_claim(samples, panel, f"catalogue {panel.upper()}", (runs.BASELINE, runs.KEEPING, runs.OURS))
 
 
-#: One for each catalogue.
+#: One for each catalogue, and the places on its x axis.
 PANELS = tuple(
     Panel(key=name, title=f"catalogue {name.upper()}", x_label="alpha", y_label="benefit, vCPUs") for name in CATALOGUES
 )
+_PLACES = dict.fromkeys(CATALOGUES, runs.ALPHAS)
 
 PUBLISHED_EXPERIMENT = Experiment(
     number=3,
     title="benefit over alpha, by throughput and by benefit, without replacement",
     where=_WHERE,
     panels=PANELS,
-    cases=published_cases,
-    measure=published_measure,
-    claims=published_claims,
+    places=_PLACES,
+    measure=partial(_measure, (runs.BASELINE, runs.KEEPING)),
+    claims=_published_claims,
 )
 
 
 _REPLACING_WHERE = "section V, figure 4"
 
 
-def replacing_measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
-    policies = runs.KEEPING, runs.REPLACING
-    yield from runs.catalogue_benefits(
-        case.catalogue, case.catalogue, runs.LOAD_S, case.alpha, policies, seed, settings
-    )
-
-
-def replacing_claims(samples: Samples) -> list[Claim]:
-    """Return what section V says of figure 4, and how ours compares."""
-    return [claim for catalogue in CATALOGUES for claim in _replacing_of_catalogue(samples, catalogue)]
-
-
-def _replacing_of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
-    yield Claim(
-        key=f"{panel}-replacement-gains",
-        text=f"catalogue {panel.upper()}: gain of replacement, mean over alpha",
-        where=_REPLACING_WHERE,
-        paper="38.60 %",
-        ours={
-            name: 100 * (runs.mean_ratio(samples, panel, name, runs.KEEPING) - 1)
-            for name in (runs.REPLACING, runs.OURS)
-        },
-        why="The hold decides: figure 8.",
-    )
-    yield runs.least_claim(samples, panel, f"catalogue {panel.upper()}")
-    yield runs.share_claim(samples, panel, f"catalogue {panel.upper()}")
+def _replacing_claims(samples: Samples) -> Iterator[Claim]:
+    """Yield what section V says of figure 4, and how ours compares."""
+    for panel in CATALOGUES:
+        title = f"catalogue {panel.upper()}"
+        yield Claim(
+            key=f"{panel}-replacement-gains",
+            text=f"{title}: gain of replacement, mean over alpha",
+            where=_REPLACING_WHERE,
+            paper="38.60 %",
+            ours={
+                name: 100 * (runs.mean_ratio(samples, panel, name, runs.KEEPING) - 1)
+                for name in (runs.REPLACING, runs.OURS)
+            },
+            why="The hold decides: figure 8.",
+        )
+        yield runs.least_claim(samples, panel, title)
+        yield runs.share_claim(samples, panel, title)
 
 
 REPLACING_EXPERIMENT = Experiment(
@@ -126,110 +102,79 @@ REPLACING_EXPERIMENT = Experiment(
     title="benefit over alpha, with and without replacement; hold 5 s, loads of 0.05 s",
     where=_REPLACING_WHERE,
     panels=PANELS,
-    cases=published_cases,
-    measure=replacing_measure,
-    claims=replacing_claims,
+    places=_PLACES,
+    measure=partial(_measure, (runs.KEEPING, runs.REPLACING)),
+    claims=_replacing_claims,
 )
 
 
 # ---- Figures 6 and 10: benefit and its ratio to the paper's, by catalogue, time to reconfigure and alpha
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One load on one catalogue, with one time to reconfigure."""
+class Cell(NamedTuple):
+    """A catalogue, with one time to reconfigure."""
 
     catalogue: str
     load_s: float
-    alpha: float
 
     @property
     def panel(self) -> str:
         """Name its panel."""
-        return panel_key(self.catalogue, self.load_s)
+        return f"{self.catalogue}-{self.load_s:g}"
+
+    @property
+    def title(self) -> str:
+        """Say the same for people."""
+        return f"catalogue {self.catalogue.upper()}, loads of {self.load_s:g} s"
 
 
-def panel_key(catalogue: str, load_s: float) -> str:
-    """Name the panel of a catalogue and a time to reconfigure."""
-    return f"{catalogue}-{load_s:g}"
+_CELLS = [Cell(name, load_s) for name in CATALOGUES for load_s in LOADS_S]
 
 
-def panel_title(catalogue: str, load_s: float) -> str:
-    """Say the same for people."""
-    return f"catalogue {catalogue.upper()}, loads of {load_s:g} s"
+def _panels(cells: Iterable[Cell]) -> tuple[Panel, ...]:
+    return tuple(Panel(key=cell.panel, title=cell.title, x_label="alpha", y_label="benefit, vCPUs") for cell in cells)
 
 
-def cells(catalogues: Iterable[str], settings: Settings) -> list[Cell]:
-    """Return all panels, place by place."""
-    places = settings.thinned(ALPHAS)
-    return [Cell(name, load_s, alpha) for name in catalogues for load_s in LOAD_S for alpha in places]
-
-
-def panels(catalogues: Iterable[str]) -> tuple[Panel, ...]:
-    """Return a panel of benefit over alpha for each catalogue and time to reconfigure."""
-    return tuple(
-        Panel(key=panel_key(name, load_s), title=panel_title(name, load_s), x_label="alpha", y_label="benefit, vCPUs")
-        for name in catalogues
-        for load_s in LOAD_S
-    )
-
-
-def cases(settings: Settings) -> list[Cell]:
-    """Return all panels, place by place."""
-    return cells(CATALOGUES, settings)
-
-
-def measure(case: Cell, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_cell(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
     policies = runs.KEEPING, runs.REPLACING
-    yield from runs.catalogue_benefits(case.panel, case.catalogue, case.load_s, case.alpha, policies, seed, settings)
+    yield from runs.catalogue_benefits(cell.panel, cell.catalogue, cell.load_s, alpha, policies, seed, settings)
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return how near each policy is to the bound."""
-    return [
-        runs.share_claim(samples, panel_key(name, load_s), panel_title(name, load_s))
-        for name in CATALOGUES
-        for load_s in LOAD_S
-    ]
+    return [runs.share_claim(samples, cell.panel, cell.title) for cell in _CELLS]
 
 
 EXPERIMENT = Experiment(
     number=6,
     title="benefit over alpha, by catalogue and time to reconfigure",
     where="ours",
-    panels=panels(CATALOGUES),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    panels=_panels(_CELLS),
+    places=dict.fromkeys(_CELLS, OUR_ALPHAS),
+    measure=_measure_cell,
+    claims=_claims,
 )
 
 
 #: A catalogue drawn again for each seed.
 RANDOM = "random"
-_DRAWN_FROM = (*CATALOGUES, RANDOM)
+_DRAWN_FROM = [*_CELLS, *(Cell(RANDOM, load_s) for load_s in LOADS_S)]
 
 
-def ratios_cases(settings: Settings) -> list[Cell]:
-    """Return all panels, place by place."""
-    return cells(_DRAWN_FROM, settings)
-
-
-def ratios_measure(case: Cell, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by three policies."""
-    pool = _pool(case, seed)
-    jobs = runs.trace(pool, case.alpha, seed, settings)
+def _measure_ratios(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by three policies, on one card."""
+    drawn = cell.catalogue == RANDOM
+    pool = card_pool(reference_catalogue("a" if drawn else cell.catalogue), cell.load_s)
+    pool = random_speedups(pool, seed) if drawn else pool
+    jobs = runs.trace(pool, alpha, seed, settings)
     for name in (runs.KEEPING, runs.REPLACING, runs.OURS):
-        yield Sample(case.panel, case.alpha, name, seed, runs.benefit_vcpus(pool, jobs, name))
+        yield Sample(cell.panel, alpha, name, seed, runs.benefit_vcpus(pool, jobs, name))
 
 
-def ratios_claims(samples: Samples) -> list[Claim]:
+def _ratio_claim(samples: Samples, cell: Cell) -> Claim:
     """Return the ratio of the means where it is least, and its standard error."""
-    return [_ratios_of_panel(samples, name, load_s) for name in _DRAWN_FROM for load_s in LOAD_S]
-
-
-def _ratios_of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
-    panel = panel_key(catalogue, load_s)
+    panel = cell.panel
     found = {float(x): ratio_of_means(samples, panel, x) for x in samples.places(panel, runs.OURS)}
     alpha = min(found, key=lambda x: found[x][0])
     ours = {"least": found[alpha][0], "at alpha": alpha, "mean": float(np.mean([ratio for ratio, _ in found.values()]))}
@@ -237,7 +182,7 @@ def _ratios_of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
         ours["standard error"] = found[alpha][1]
     return Claim(
         key=f"{panel}-over-paper",
-        text=f"{panel_title(catalogue, load_s)}: ours over the better of the paper's two, by alpha",
+        text=f"{cell.title}: ours over the better of the paper's two, by alpha",
         ours=ours,
         unit="x",
     )
@@ -257,19 +202,12 @@ def ratio_of_means(samples: Samples, panel: str, x: float | str) -> tuple[float,
     return float(ours.mean() / theirs.mean()), float(error)
 
 
-def _pool(case: Cell, seed: int) -> OnlinePool:
-    """Return one card."""
-    if case.catalogue != RANDOM:
-        return card_pool(reference_catalogue(case.catalogue), case.load_s)
-    return random_speedups(card_pool(reference_catalogue("a"), case.load_s), seed)
-
-
 RATIOS_EXPERIMENT = Experiment(
     number=10,
     title="ours over the better of the paper's two, by catalogue and time to reconfigure",
     where="ours",
-    panels=panels(_DRAWN_FROM),
-    cases=ratios_cases,
-    measure=ratios_measure,
-    claims=ratios_claims,
+    panels=_panels(_DRAWN_FROM),
+    places=dict.fromkeys(_DRAWN_FROM, OUR_ALPHAS),
+    measure=_measure_ratios,
+    claims=lambda samples: [_ratio_claim(samples, cell) for cell in _DRAWN_FROM],
 )

@@ -13,7 +13,6 @@ preemptible job that gives way to a load is counted to its end.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
@@ -25,8 +24,14 @@ from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.types import floats, ints
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import OURS, REPLACING, benefit_vcpus
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    OURS,
+    REPLACING,
+    benefit_vcpus,
+    card_pool,
+    reference_catalogue,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -151,30 +156,17 @@ FREE_JOBS = 4
 CLAIRVOYANT, UNFORESEEN = "clairvoyant optimum", "most without foresight"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """So many jobs for one card of a catalogue."""
-
-    catalogue: str
-    jobs: int
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [Case(catalogue, jobs) for catalogue in CATALOGUES for jobs in settings.thinned(JOBS)]
-
-
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run a seed's traces by two policies, and find the optimum of each; all are means."""
-    functions = len(_pool(case.catalogue).functions)
+def measure(catalogue: str, count: int, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run a seed's traces of so many jobs by two policies, and find the optimum of each; all are means."""
+    functions = len(_pool(catalogue).functions)
     gained = [
-        _gained(case.catalogue, tuple(jobs.function[:-1].tolist()))
-        for jobs in traces(case.jobs, functions, seed, settings.scaled(FREE_JOBS))
+        _gained(catalogue, tuple(jobs.function[:-1].tolist()))
+        for jobs in traces(count, functions, seed, settings.scaled(FREE_JOBS))
     ]
     found = dict(zip((REPLACING, OURS, CLAIRVOYANT), np.mean(gained, axis=0).tolist(), strict=True))
-    found[UNFORESEEN] = _unforeseen(case.catalogue).most_vcpus(case.jobs)
+    found[UNFORESEEN] = _unforeseen(catalogue).most_vcpus(count)
     for name, value in found.items():
-        yield Sample(case.catalogue, case.jobs, name, seed, value)
+        yield Sample(catalogue, count, name, seed, value)
 
 
 @cache
@@ -217,12 +209,8 @@ def _trace(functions: Sequence[int]) -> Trace:
     )
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claim(samples: Samples, catalogue: str) -> Claim:
     """Return what part of the optimum can be expected without foresight, and what part of that ours reaches."""
-    return [_of_catalogue(samples, catalogue) for catalogue in CATALOGUES]
-
-
-def _of_catalogue(samples: Samples, catalogue: str) -> Claim:
     ours = {}
     for jobs in samples.places(catalogue, OURS):
         most, by_us = (samples.mean(catalogue, name, jobs) for name in (UNFORESEEN, OURS))
@@ -254,7 +242,7 @@ EXPERIMENT = Experiment(
         Panel(key=name, title=f"catalogue {name.upper()}", x_label="jobs", y_label="benefit, vCPUs")
         for name in CATALOGUES
     ),
-    cases=cases,
+    places=dict.fromkeys(CATALOGUES, JOBS),
     measure=measure,
-    claims=claims,
+    claims=lambda samples: [_claim(samples, catalogue) for catalogue in CATALOGUES],
 )

@@ -6,7 +6,6 @@ the best schedule that loads none before the first job that asks for it; how muc
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -17,8 +16,18 @@ from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.plus import start_ready
 from fpga_pool.core.benefit.pool import Load, Move, OnlinePool
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.experiments.benefit import CATALOGUES, LOAD_S, card_pool, reference_catalogue
-from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, curves, trace
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    KEEPING,
+    LOADS_S,
+    OURS,
+    REPLACING,
+    benefit_vcpus,
+    card_pool,
+    curves,
+    reference_catalogue,
+    trace,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -104,72 +113,41 @@ LEAST, ASKED = f"{OURS}, least", f"{OURS}, of what is asked for"
 FIXED = "best fixed set"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One load, with one time to reconfigure, on all catalogues, for so long."""
-
-    length: str
-    load_s: float
-    alpha: float
-
-    @property
-    def panel(self) -> str:
-        """Name its panel."""
-        return _panel(self.length, self.load_s)
-
-    @property
-    def step_s(self) -> float:
-        """Return the step: what all times are multiples of, if that is not too short to find the optimum."""
-        return max(LEAST_STEP_S, min(self.load_s, 1.0 / self.alpha) if self.length == SHORT else self.load_s / 4)
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    places = settings.thinned(ALPHAS)
-    return [Case(length, load_s, alpha) for length in SECONDS for load_s in LOAD_S for alpha in places]
-
-
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(subject: tuple[str, float], alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace on each catalogue by each policy; a sample is the mean of those whose optimum is known."""
+    length, load_s = subject
+    panel = _panel(length, load_s)
+    # All times are multiples of it, if that is not too short to find the optimum.
+    step_s = max(LEAST_STEP_S, min(load_s, 1.0 / alpha) if length == SHORT else load_s / 4)
     names = curves((KEEPING, REPLACING), settings)
     shares: dict[str, list[float]] = {name: [] for name in (*names, ASKED, FIXED)}
     for catalogue in CATALOGUES:
-        pool = card_pool(reference_catalogue(catalogue), case.load_s)
-        jobs = trace(pool, case.alpha, seed, settings, seconds=SECONDS[case.length])
+        pool = card_pool(reference_catalogue(catalogue), load_s)
+        jobs = trace(pool, alpha, seed, settings, seconds=SECONDS[length])
         window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
-        limit_s = TIME_LIMIT_S if case.length == SHORT else 0.0
+        limit_s = TIME_LIMIT_S if length == SHORT else 0.0
         best, asked = (
-            optimum(
-                pool, window, jobs.last_arrival_s, step_s=case.step_s, gap=GAP, time_limit_s=limit_s, asked_first=asked
-            )
+            optimum(pool, window, jobs.last_arrival_s, step_s=step_s, gap=GAP, time_limit_s=limit_s, asked_first=asked)
             for asked in (False, True)
         )
-        if min(best.most_vcpus, asked.most_vcpus) <= 0 or (case.length == SHORT and best.gap > GAP):
+        if min(best.most_vcpus, asked.most_vcpus) <= 0 or (length == SHORT and best.gap > GAP):
             continue  # nothing can be gained, or it is not known what
         for name in names:
             shares[name].append(100 * benefit_vcpus(pool, jobs, name) / best.most_vcpus)
         shares[FIXED].append(100 * best_fixed_vcpus(pool, jobs) / best.most_vcpus)
         shares[ASKED].append(shares[OURS][-1] * best.most_vcpus / asked.most_vcpus)
-    if case.length == SHORT:
-        yield Sample(case.panel, case.alpha, SOLVED, seed, 100 * len(shares[OURS]) / len(CATALOGUES))
+    if length == SHORT:
+        yield Sample(panel, alpha, SOLVED, seed, 100 * len(shares[OURS]) / len(CATALOGUES))
     if shares[OURS]:
         for name, found in shares.items():
-            yield Sample(case.panel, case.alpha, name, seed, float(np.mean(found)))
-        yield Sample(case.panel, case.alpha, LEAST, seed, min(shares[OURS]))
+            yield Sample(panel, alpha, name, seed, float(np.mean(found)))
+        yield Sample(panel, alpha, LEAST, seed, min(shares[OURS]))
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claim(samples: Samples, length: str, load_s: float) -> Claim:
     """Return how near each policy is to the optimum, by how long a load takes."""
-    return [_of_load(samples, length, load_s) for length in SECONDS for load_s in LOAD_S]
-
-
-def _of_load(samples: Samples, length: str, load_s: float) -> Claim:
     panel = _panel(length, load_s)
-    ours = {
-        name: float(np.mean([samples.mean(panel, name, x) for x in samples.places(panel, name)]))
-        for name in samples.series(panel)
-        if name != LEAST
-    }
+    ours = {name: samples.overall(panel, name) for name in samples.series(panel) if name != LEAST}
     places = samples.places(panel, LEAST)
     for name in (OURS, FIXED) if length == LONG else ():
         ours |= {f"{name}, alpha {float(x):g}": samples.mean(panel, name, x) for x in places}
@@ -189,6 +167,8 @@ def _panel(length: str, load_s: float) -> str:
     return f"{length}-{load_s:g}"
 
 
+_SUBJECTS = [(length, load_s) for length in SECONDS for load_s in LOADS_S]
+
 EXPERIMENT = Experiment(
     number=9,
     title="share of the optimum over alpha, from empty slots",
@@ -200,10 +180,9 @@ EXPERIMENT = Experiment(
             x_label="alpha",
             y_label="% of the optimum",
         )
-        for length in SECONDS
-        for load_s in LOAD_S
+        for length, load_s in _SUBJECTS
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    places=dict.fromkeys(_SUBJECTS, ALPHAS),
+    measure=_measure,
+    claims=lambda samples: [_claim(samples, *subject) for subject in _SUBJECTS],
 )

@@ -1,21 +1,97 @@
-"""One simulation, and what is drawn of it."""
+"""Pools, catalogues and traces of the figures of the benefit paper; one simulation, and what is drawn of it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.experiments.benefit import card_pool, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Claim, Sample, Samples, Settings, X
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.sim.benefit.live import simulate
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import Trace, uniform_pool
+
+CATALOGUES = ("a", "b", "c")
+#: Ideal time of a job over the interval between two jobs, per card, and times to reconfigure, of our figures.
+OUR_ALPHAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+LOADS_S = (0.05, 0.5, 2.0)
+BOARD = "card"
+
+
+def reference_catalogue(name: str) -> Catalogue:
+    """Return the reference catalogue `a`, `b` or `c`."""
+    return load_catalogue(Path(__file__).with_name(f"catalogue_{name}.toml"))
+
+
+def card_pool(catalogue: Catalogue, load_s: float, *, hosts: int = 1, cards: int = 1) -> OnlinePool:
+    """Return a pool of equal cards whose slots take `load_s` to reconfigure."""
+    pool = uniform_pool(catalogue, catalogue.board(BOARD), hosts, cards)
+    return replace(pool, load_s=np.full(len(pool.load_s), load_s))
+
+
+def random_trace(
+    pool: OnlinePool,
+    alpha: float,
+    seconds: float,
+    seed: int,
+    *,
+    drift_s: float | None = None,
+    poisson: bool = False,
+) -> Trace:
+    """Return jobs of one second that arrive every 1 / alpha / cards s and wait as long, each of a random function.
+
+    The load of each card is `alpha`, ideal time over interval (section V); jobs arrive for `seconds`.  The mix of
+    functions is drawn again after `drift_s` seconds; None = all functions alike, for ever.  With `poisson` the
+    intervals are drawn, instead of equal.
+    """
+    rng = np.random.default_rng(seed)
+    interval_s = 1.0 / alpha / len(pool.dma_bps)
+    count, functions = int(seconds / interval_s), len(pool.functions)
+    steps_s = rng.exponential(interval_s, count) if poisson else np.full(count, interval_s)
+    arrival_s = np.cumsum(steps_s)
+    chosen = rng.random(count)
+    if drift_s is None:
+        function = (chosen * functions).astype(np.int64)
+    else:
+        phase = (arrival_s // drift_s).astype(np.int64)
+        mixes = rng.dirichlet(np.ones(functions), int(phase[-1]) + 1).cumsum(axis=1)
+        function = np.minimum((chosen[:, None] > mixes[phase]).sum(axis=1), functions - 1)
+    return Trace(
+        jobs=tuple(f"j{i}" for i in range(count)),
+        function=function,
+        arrival_s=arrival_s,
+        work_s=np.ones(count),
+        patience_s=np.ones(count),
+    )
+
+
+def random_speedups(pool: OnlinePool, seed: int) -> OnlinePool:
+    """Return the pool with functions of random speedup, I/O rate, and of which some may be stopped.
+
+    Speedups are log-uniform between 1.5 and 40, I/O rates between 0.05 and 1.2 GB/s: wider than those of all three
+    catalogues, and independent of each other.
+    """
+    rng = np.random.default_rng(seed)
+    functions = len(pool.functions)
+    io_bps = 8e9 * np.exp(rng.uniform(np.log(0.05), np.log(1.2), functions))
+    preemptible = rng.random(functions) < 0.3
+    return replace(
+        pool,
+        speedup=np.exp(rng.uniform(np.log(1.5), np.log(40.0), functions)),
+        io_bps=np.tile(io_bps, (len(pool.load_s), 1)),
+        preemptible=preemptible,
+        progress_kept=preemptible,
+    )
+
 
 #: Our policy, Algorithms 1 and 2, the baseline, and the curve of the bound.
 OURS, KEEPING, REPLACING, BASELINE, BOUND = "benefit_plus", "benefit", "benefit_replace", "throughput", "bound"
-#: Ideal time over interval; the paper's places are not in its text.
+#: The same of the paper's figures; its places are not in its text.
 ALPHAS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 #: How long jobs arrive, with a scale of 1.
 SECONDS = 120

@@ -5,16 +5,21 @@ catalogue.  What replacement gains depends on how long a slot keeps its function
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.benefit.paper import Benefit, HoldParams
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_speedups, reference_catalogue
-from fpga_pool.experiments.benefit import LOAD_S as ALL_LOADS_S
 from fpga_pool.experiments.figures.benefit import runs
+from fpga_pool.experiments.figures.benefit.runs import (
+    CATALOGUES,
+    LOADS_S,
+    card_pool,
+    random_speedups,
+    reference_catalogue,
+)
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
@@ -30,27 +35,11 @@ DRAWN = 20
 SHORT_S = 60
 
 
-@dataclass(frozen=True, slots=True)
-class DecidingCase:
-    """One place on the x axis of a panel."""
-
-    panel: str
-    x: float
-
-
-def deciding_cases(settings: Settings) -> list[DecidingCase]:
-    """Return both panels, place by place."""
-    return [
-        *(DecidingCase(CORRELATION, x) for x in settings.thinned(CORRELATIONS)),
-        *(DecidingCase(HOLD, x) for x in settings.thinned(HOLDS_S)),
-    ]
-
-
-def deciding_measure(case: DecidingCase, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_deciding(panel: str, x: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield ratios of mean benefits."""
-    if case.panel == CORRELATION:
+    if panel == CORRELATION:
         pool = card_pool(reference_catalogue("a"), runs.LOAD_S)
-        pools = [correlated(pool, case.x, 1000 * seed + i) for i in range(settings.scaled(DRAWN))]
+        pools = [correlated(pool, x, 1000 * seed + i) for i in range(settings.scaled(DRAWN))]
         for alpha in ALPHAS:
             ratios = []
             for i, drawn in enumerate(pools):
@@ -58,16 +47,16 @@ def deciding_measure(case: DecidingCase, seed: int, settings: Settings) -> Itera
                 ratios.append(
                     runs.benefit_vcpus(drawn, jobs, runs.KEEPING) / runs.benefit_vcpus(drawn, jobs, runs.BASELINE)
                 )
-            yield Sample(CORRELATION, case.x, f"alpha {alpha:g}", seed, float(np.mean(ratios)))
+            yield Sample(CORRELATION, x, f"alpha {alpha:g}", seed, float(np.mean(ratios)))
         return
-    keeping = Benefit(HoldParams(hold_s=case.x))
+    keeping = Benefit(HoldParams(hold_s=x))
     for name in CATALOGUES:
         pool = card_pool(reference_catalogue(name), runs.LOAD_S)
         traces = [runs.trace(pool, alpha, seed, settings) for alpha in ALPHAS]
         ratios = [
             runs.benefit_vcpus(pool, jobs, runs.REPLACING) / runs.benefit_vcpus(pool, jobs, keeping) for jobs in traces
         ]
-        yield Sample(HOLD, case.x, f"catalogue {name.upper()}", seed, float(np.mean(ratios)))
+        yield Sample(HOLD, x, f"catalogue {name.upper()}", seed, float(np.mean(ratios)))
 
 
 def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
@@ -83,7 +72,7 @@ def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
     return replace(pool, speedup=speedup, io_bps=np.tile(8e9 * io_gbps, (len(pool.load_s), 1)))
 
 
-def deciding_claims(samples: Samples) -> list[Claim]:
+def _deciding_claims(samples: Samples) -> list[Claim]:
     """Return what both results depend on."""
     crowded = [f"alpha {alpha:g}" for alpha in ALPHAS if alpha > 2]
     places = samples.places(CORRELATION, crowded[0])
@@ -122,9 +111,9 @@ DECIDING_EXPERIMENT = Experiment(
         Panel(key=CORRELATION, title="benefit over throughput", x_label="correlation of speedup and I/O", y_label="x"),
         Panel(key=HOLD, title="replacement over none", x_label="hold, s", y_label="x"),
     ),
-    cases=deciding_cases,
-    measure=deciding_measure,
-    claims=deciding_claims,
+    places={CORRELATION: CORRELATIONS, HOLD: HOLDS_S},
+    measure=_measure_deciding,
+    claims=_deciding_claims,
 )
 
 
@@ -134,61 +123,44 @@ DECIDING_EXPERIMENT = Experiment(
 RANDOM_CATALOGUES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class RandomCase:
-    """One load, at which all catalogues are measured."""
-
-    load_s: float
-    alpha: float
-
-
-def random_cases(settings: Settings) -> list[RandomCase]:
-    """Return all panels, place by place."""
-    return [RandomCase(load_s, alpha) for load_s in ALL_LOADS_S for alpha in settings.thinned(ALPHAS)]
-
-
-def random_measure(case: RandomCase, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_random(load_s: float, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run each catalogue by each policy; a sample is the mean over the catalogues of its share of the bound."""
     shares: dict[str, list[float]] = {}
-    pool = card_pool(reference_catalogue("a"), case.load_s)
+    pool = card_pool(reference_catalogue("a"), load_s)
     for catalogue in range(settings.scaled(RANDOM_CATALOGUES)):
         drawn = random_speedups(pool, 1000 * seed + catalogue)
-        jobs = runs.trace(drawn, case.alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
+        jobs = runs.trace(drawn, alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
         names = runs.curves((runs.BASELINE, runs.KEEPING, runs.REPLACING), settings)
         found = {sample.series: sample.value for sample in runs.benefits("", 0.0, names, drawn, jobs, seed)}
         for name in names if found[runs.BOUND] else ():  # in a short trace perhaps nothing arrives
             shares.setdefault(name, []).append(100 * found[name] / found[runs.BOUND])
     for name, values in shares.items():
-        yield Sample(_random_panel(case.load_s), case.alpha, name, seed, float(np.mean(values)))
+        yield Sample(_random_panel(load_s), alpha, name, seed, float(np.mean(values)))
 
 
-def random_claims(samples: Samples) -> list[Claim]:
-    """Return what holds of catalogues at large."""
-    return [claim for load_s in ALL_LOADS_S for claim in _random_of_load(samples, _random_panel(load_s))]
-
-
-def _random_of_load(samples: Samples, panel: str) -> Iterator[Claim]:
-    places = samples.places(panel, runs.OURS)
-    if not places:
-        return
-    yield Claim(
-        key=f"{panel}-share-of-bound",
-        text=f"random catalogues, loads of {panel} s: mean share of the bound",
-        ours={name: float(np.mean([samples.mean(panel, name, x) for x in places])) for name in samples.series(panel)},
-    )
-    yield Claim(
-        key=f"{panel}-ratios",
-        text=f"random catalogues, loads of {panel} s: ratios of mean shares",
-        where="section V",
-        paper="2.52 and 1.386",
-        ours={
-            "benefit over throughput": runs.mean_ratio(samples, panel, runs.KEEPING, runs.BASELINE),
-            "replacement over none": runs.mean_ratio(samples, panel, runs.REPLACING, runs.KEEPING),
-            "ours over replacement": runs.mean_ratio(samples, panel, runs.OURS, runs.REPLACING),
-        },
-        unit="x",
-        why="Both are properties of a catalogue: figure 8.",
-    )
+def _random_claims(samples: Samples) -> Iterator[Claim]:
+    """Yield what holds of catalogues at large."""
+    for panel in map(_random_panel, LOADS_S):
+        if not samples.places(panel, runs.OURS):
+            continue
+        yield Claim(
+            key=f"{panel}-share-of-bound",
+            text=f"random catalogues, loads of {panel} s: mean share of the bound",
+            ours={name: samples.overall(panel, name) for name in samples.series(panel)},
+        )
+        yield Claim(
+            key=f"{panel}-ratios",
+            text=f"random catalogues, loads of {panel} s: ratios of mean shares",
+            where="section V",
+            paper="2.52 and 1.386",
+            ours={
+                "benefit over throughput": runs.mean_ratio(samples, panel, runs.KEEPING, runs.BASELINE),
+                "replacement over none": runs.mean_ratio(samples, panel, runs.REPLACING, runs.KEEPING),
+                "ours over replacement": runs.mean_ratio(samples, panel, runs.OURS, runs.REPLACING),
+            },
+            unit="x",
+            why="Both are properties of a catalogue: figure 8.",
+        )
 
 
 def _random_panel(load_s: float) -> str:
@@ -201,11 +173,11 @@ RANDOM_EXPERIMENT = Experiment(
     where="ours",
     panels=tuple(
         Panel(key=_random_panel(load_s), title=f"loads of {load_s:g} s", x_label="alpha", y_label="% of the bound")
-        for load_s in ALL_LOADS_S
+        for load_s in LOADS_S
     ),
-    cases=random_cases,
-    measure=random_measure,
-    claims=random_claims,
+    places=dict.fromkeys(LOADS_S, ALPHAS),
+    measure=_measure_random,
+    claims=_random_claims,
 )
 
 
@@ -219,33 +191,18 @@ CHANGING, CHANGED, REMAINS = "changing", ("stereo", "optical_flow"), 0.1
 CHANGING_LOAD_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ChangingCase:
-    """One load of one panel."""
-
-    panel: str
-    alpha: float
-
-
-def changing_cases(settings: Settings) -> list[ChangingCase]:
-    """Return both panels, place by place."""
-    return [ChangingCase(panel, alpha) for panel in (MIX, TENANT) for alpha in settings.thinned(ALPHAS)]
-
-
-def changing_measure(case: ChangingCase, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_changing(panel: str, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
     pool = card_pool(reference_catalogue("a"), CHANGING_LOAD_S)
-    if case.panel == MIX:
-        jobs = runs.trace(pool, case.alpha, seed, settings, drift_s=DRIFT_S)
-        yield from runs.benefits(
-            MIX, case.alpha, runs.curves((runs.KEEPING, runs.REPLACING), settings), pool, jobs, seed
-        )
+    if panel == MIX:
+        jobs = runs.trace(pool, alpha, seed, settings, drift_s=DRIFT_S)
+        yield from runs.benefits(MIX, alpha, runs.curves((runs.KEEPING, runs.REPLACING), settings), pool, jobs, seed)
         return
-    jobs = losing(pool, runs.trace(pool, case.alpha, seed, settings, seconds=2 * runs.SECONDS), seed)
+    jobs = losing(pool, runs.trace(pool, alpha, seed, settings, seconds=2 * runs.SECONDS), seed)
     for name in runs.curves((runs.REPLACING,), settings):
         for learn in (True, False):
             series = name if learn else f"{name}, catalogue only"
-            yield Sample(TENANT, case.alpha, series, seed, second_half_vcpus(pool, jobs, name, learn=learn))
+            yield Sample(TENANT, alpha, series, seed, second_half_vcpus(pool, jobs, name, learn=learn))
 
 
 def losing(pool: OnlinePool, jobs: Trace, seed: int) -> Trace:
@@ -270,7 +227,7 @@ def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool
     return 2 * whole.mean_benefit_vcpus - first.mean_benefit_vcpus
 
 
-def changing_claims(samples: Samples) -> list[Claim]:
+def _changing_claims(samples: Samples) -> list[Claim]:
     """Return what section IV.C says."""
     return [
         runs.share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
@@ -295,7 +252,7 @@ CHANGING_EXPERIMENT = Experiment(
         Panel(key=MIX, title="the mix changes", x_label="alpha", y_label="benefit, vCPUs"),
         Panel(key=TENANT, title="a tenant has lost its benefit", x_label="alpha", y_label="benefit, vCPUs"),
     ),
-    cases=changing_cases,
-    measure=changing_measure,
-    claims=changing_claims,
+    places=dict.fromkeys((MIX, TENANT), ALPHAS),
+    measure=_measure_changing,
+    claims=_changing_claims,
 )

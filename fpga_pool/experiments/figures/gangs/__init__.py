@@ -5,10 +5,7 @@ Figures 6, 7 and 9 to 12, and ours 15 and 16, are response time and bounded slow
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-
-import numpy as np
 
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
@@ -27,6 +24,7 @@ from fpga_pool.experiments.figures.gangs.runs import (
     TRACE,
     Setting,
     by_load,
+    gain,
     most_over_easy,
     others_over_ours,
     ours_over_measy,
@@ -39,27 +37,13 @@ from fpga_pool.experiments.figures.gangs.runs import (
 _MOVES_WHERE = "section 3.4, figure 8"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One load of one workload."""
-
-    workload: str
-    load: float
-
-
-def moves_cases(settings: Settings) -> list[Case]:
-    """Return both panels, place by place."""
-    return [Case(workload, load) for workload in (FEITELSON, JANN) for load in settings.thinned(LOADS)]
-
-
-def moves_measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_moves(workload: str, load: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by the policies that migrate."""
-    policies = dict.fromkeys([MEASY, OURS, *settings.also])
-    for name, found in results(Setting(workload=case.workload), case.load, list(policies), seed, settings):
-        yield Sample(case.workload, case.load, name, seed, found.migrations)
+    for name, found in results(Setting(workload=workload), load, (MEASY, OURS), seed, settings):
+        yield Sample(workload, load, name, seed, found.migrations)
 
 
-def moves_claims(samples: Samples) -> list[Claim]:
+def _moves_claims(samples: Samples) -> list[Claim]:
     """Return observation 3."""
     low, high = (pick(samples.places(JANN, MEASY), key=float) for pick in (min, max))
     return [
@@ -81,9 +65,9 @@ MOVES_EXPERIMENT = Experiment(
     title="migrations",
     where=_MOVES_WHERE,
     panels=tuple(Panel(key=name, title=name, x_label="load", y_label="per gang") for name in (FEITELSON, JANN)),
-    cases=moves_cases,
-    measure=moves_measure,
-    claims=moves_claims,
+    places=dict.fromkeys((FEITELSON, JANN), LOADS),
+    measure=_measure_moves,
+    claims=_moves_claims,
 )
 
 
@@ -96,20 +80,14 @@ COSTS_S = (20.0, 120.0, 480.0, 900.0, 1500.0, 3000.0)
 LOAD = 0.8
 
 
-def costs_cases(settings: Settings) -> list[float]:
-    """Return the costs."""
-    return settings.thinned(COSTS_S)
-
-
-def costs_measure(workload: str, cost_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_costs(workload: str, cost_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    policies = dict.fromkeys([KEASY, MEASY, OURS, *settings.also])
-    for name, found in results(Setting(workload=workload), LOAD, list(policies), seed, settings, cost_s):
+    for name, found in results(Setting(workload=workload), LOAD, (KEASY, MEASY, OURS), seed, settings, cost_s):
         yield Sample(RESPONSE, cost_s, name, seed, found.response_s)
         yield Sample(SLOWDOWN, cost_s, name, seed, found.slowdown)
 
 
-def costs_claims(paper: str, samples: Samples) -> list[Claim]:
+def _costs_claims(paper: str, samples: Samples) -> list[Claim]:
     """Return by how much policies that migrate are better than the one that kills, by cost."""
     return [
         Claim(
@@ -117,16 +95,11 @@ def costs_claims(paper: str, samples: Samples) -> list[Claim]:
             text=f"mean response time: improvement of {name} over KEASY, by the cost of a migration",
             where=_COSTS_WHERE,
             paper=said,
-            ours={f"{x:g} s": _better(samples, name, x) for x in map(float, samples.places(RESPONSE, name))},
+            ours={f"{float(x):g} s": gain(samples, RESPONSE, name, KEASY, x) for x in samples.places(RESPONSE, name)},
             why=f"At load {LOAD:g}; the text names none.",
         )
         for name, said in ((MEASY, paper), (OURS, "not given"))
     ]
-
-
-def _better(samples: Samples, name: str, x: float) -> float:
-    one, other = samples.values(RESPONSE, name, x), samples.values(RESPONSE, KEASY, x)
-    return float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
 
 
 COSTS_EXPERIMENTS = tuple(
@@ -138,9 +111,9 @@ COSTS_EXPERIMENTS = tuple(
             Panel(key=key, title=title, x_label="cost, s", y_label=unit)
             for key, title, unit in ((RESPONSE, "mean response time", "s"), (SLOWDOWN, "mean bounded slowdown", ""))
         ),
-        cases=costs_cases,
-        measure=partial(costs_measure, workload),
-        claims=partial(costs_claims, paper),
+        places={workload: COSTS_S},
+        measure=_measure_costs,
+        claims=partial(_costs_claims, paper),
     )
     for number, workload, paper in (
         (13, FEITELSON, "better below 900 s, a little worse beyond 1500 s"),
@@ -160,14 +133,9 @@ _BOTH = "MEASY, both workloads: "
 _SHORT = "The model has the paper's means, and fewer very short gangs than its slowdowns speak of; runs are shorter."
 
 
-def cases(settings: Settings) -> list[float]:
-    """Return the loads."""
-    return settings.thinned(LOADS)
-
-
-def measure(setting: Setting, policies: Sequence[str], load: float, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(policies: Sequence[str], setting: Setting, load: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    for name, found in results(setting, load, list(dict.fromkeys([*policies, *settings.also])), seed, settings):
+    for name, found in results(setting, load, policies, seed, settings):
         yield Sample(RESPONSE, load, name, seed, found.response_s)
         yield Sample(SLOWDOWN, load, name, seed, found.slowdown)
 
@@ -205,8 +173,8 @@ def _experiment(
         title=title,
         where=where,
         panels=PANELS,
-        cases=cases,
-        measure=partial(measure, setting, policies),
+        places={setting: LOADS},
+        measure=partial(_measure, policies),
         claims=claims,
         needs_trace=setting.workload == TRACE,
     )

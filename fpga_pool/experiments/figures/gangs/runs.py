@@ -12,12 +12,12 @@ from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats
-from fpga_pool.experiments.figures.figure import Claim, Samples, Settings
+from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.gangs.models import synthetic
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf
 from fpga_pool.sim.gangs.trace import Trace, batch_means, bounded_slowdown, draw, response_s, trace_of
-from fpga_pool.sim.gangs.workloads.models import synthetic
 
 EASY, KEASY, REASY, MEASY, OURS = "easy", "keasy", "reasy", "measy", "measy_plus"
 #: The paper's two workloads, as models calibrated to its figures, the exact model, and what a file holds.
@@ -57,13 +57,13 @@ def results(
     settings: Settings,
     migration_s: float = MIGRATION_S,
 ) -> Iterator[tuple[str, Found]]:
-    """Yield what each policy makes of the same gangs."""
+    """Yield what each policy makes of the same gangs, these and those that are asked for (`--also`)."""
     count = settings.scaled(TRACE_GANGS if setting.workload == TRACE else GANGS)
     trace, processors = _workload(setting.workload, count, seed, settings.trace)
     trace = trace.with_load(load, processors)
     rng = np.random.default_rng(seed)
     gangs, shares = draw(trace, setting.progress, rng, said=setting.said)
-    for name in policies:
+    for name in dict.fromkeys([*policies, *settings.also]):
         outcome = simulate(
             processors,
             trace,
@@ -108,6 +108,12 @@ RESPONSE, SLOWDOWN = "response", "slowdown"
 NAMES = {RESPONSE: "mean response time", SLOWDOWN: "mean bounded slowdown"}
 
 
+def gain(samples: Samples, panel: str, series: str, over: str, x: X) -> float:
+    """Return by how much a policy is better than another one at a place, percent of it, the mean of all seeds."""
+    one, other = samples.values(panel, series, x), samples.values(panel, over, x)
+    return float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
+
+
 def improvements(samples: Samples, panel: str, series: str, over: str = EASY) -> Floats:
     """Return (seeds,) by how much a policy is better than another one, percent of it, each the mean of all loads."""
     places = samples.places(panel, series)
@@ -121,14 +127,9 @@ def improvements(samples: Samples, panel: str, series: str, over: str = EASY) ->
     )  # fmt: skip
 
 
-def most(samples: Samples, panel: str, series: str, over: str = EASY) -> float:
-    """Return the greatest improvement at any load, each the mean of all seeds."""
-    places = samples.places(panel, series)
-    found = []
-    for x in places:
-        one, other = samples.values(panel, series, x), samples.values(panel, over, x)
-        found.append(float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one])))
-    return max(found)
+def most(samples: Samples, panel: str, series: str) -> float:
+    """Return the greatest improvement over EASY at any load, each the mean of all seeds."""
+    return max(gain(samples, panel, series, EASY, x) for x in samples.places(panel, series))
 
 
 def over_easy(samples: Samples, panel: str, where: str, paper: str, why: str = "") -> Claim:
@@ -164,11 +165,11 @@ def most_over_easy(samples: Samples, panel: str, where: str, paper: str) -> Clai
 
 def by_load(samples: Samples, panel: str) -> Claim:
     """Return the improvement of MEASY and ours over EASY at each load, the mean of all seeds."""
-    ours = {}
-    for name in (MEASY, OURS):
-        for x in samples.places(panel, name):
-            one, other = samples.values(panel, name, x), samples.values(panel, EASY, x)
-            ours[f"{name}, {float(x):g}"] = float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
+    ours = {
+        f"{name}, {float(x):g}": gain(samples, panel, name, EASY, x)
+        for name in (MEASY, OURS)
+        for x in samples.places(panel, name)
+    }
     return Claim(
         key=f"{panel}-by-load",
         text=f"{NAMES[panel]}: improvement over EASY, by load",

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpga_pool.core.learned.dqn import Ncf
+from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.learned import runs
+from fpga_pool.experiments.figures.learned.ours import COMPARED
 from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case
 from fpga_pool.sim.cluster.node import Profiler
 from fpga_pool.sim.cluster.workload import all_nodes, draw
@@ -26,23 +27,23 @@ _STACKS = {
 }
 
 
-def reward(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_reward(case: Case, _: None, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield mean reward and mean response time of the decisions of each part of a run."""
     case = runs.scaled(case, settings)
     for name, stack in _STACKS.items():
         run = runs.simulated(case, stack, seed)
         response_s = run.outcome.end_s - run.workload.arrival_s
         for panel, values in (("reward", run.policy.rewards), ("response", response_s)):
-            for part, mean in enumerate(part_means(values), start=1):
+            for part, mean in enumerate(_part_means(values), start=1):
                 yield Sample(panel, part * case.tasks / REWARD_PARTS, name, seed, mean)
 
 
-def part_means(values: object) -> list[float]:
+def _part_means(values: object) -> list[float]:
     """Return the mean of each of `REWARD_PARTS` parts."""
     return [float(np.mean(part)) for part in np.array_split(np.asarray(values, dtype=np.float64), REWARD_PARTS)]
 
 
-def reward_claims(samples: Samples) -> list[Claim]:
+def _reward_claims(samples: Samples) -> list[Claim]:
     """Return how much the last half of a run is better than the first fifth."""
     ours = {}
     for name in _STACKS:
@@ -50,10 +51,7 @@ def reward_claims(samples: Samples) -> list[Claim]:
         early = np.mean([samples.mean("response", name, x) for x in places[:2]])
         late = np.mean([samples.mean("response", name, x) for x in places[REWARD_PARTS // 2 :]])
         ours[name] = float(late / early)
-    rewards = {
-        name: float(np.mean([samples.mean("reward", name, x) for x in samples.places("reward", name)]))
-        for name in _STACKS
-    }
+    rewards = {name: samples.overall("reward", name) for name in _STACKS}
     why = "Throughput is the arrival rate in the long run, so its increases have a mean of 0 whatever is decided."
     return [
         Claim(
@@ -69,7 +67,8 @@ def reward_claims(samples: Samples) -> list[Claim]:
     ]  # fmt: skip
 
 
-CONVERGENCE = runs.Case(tasks=runs.CONVERGENCE_TASKS)
+#: One run has all places.
+_CONVERGENCE = {Case(tasks=runs.CONVERGENCE_TASKS): (None,)}
 REWARD = Experiment(
     number=3,
     title="convergence of the deep Q-network",
@@ -78,15 +77,15 @@ REWARD = Experiment(
         Panel(key="reward", title="reward", x_label="decisions", y_label="tasks per minute"),
         Panel(key="response", title="response time", x_label="decisions", y_label="mean response time, s"),
     ),
-    cases=lambda _: [CONVERGENCE],
-    measure=reward,
-    claims=reward_claims,
+    places=_CONVERGENCE,
+    measure=_measure_reward,
+    claims=_reward_claims,
 )
 
 # ---- Figure 4
 
 
-def loss(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_loss(case: Case, _: None, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the error of the network of one kind of node over the measurements of the run's subtasks."""
     case = runs.scaled(case, settings)
     world = runs.world_of(case)
@@ -95,7 +94,7 @@ def loss(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
     rng = np.random.default_rng(seed)
     measured = []
     kind = 0
-    for _ in range(case.tasks):
+    for _task in range(case.tasks):
         type_ = int(rng.integers(len(world.subtasks)))
         true_s = workload.true.seconds([type_], 100.0)[0, kind].tolist()
         measured += [(type_, *each) for each in profiler.measure(type_, kind, true_s, rng)]
@@ -107,11 +106,11 @@ def loss(case: runs.Case, seed: int, settings: Settings) -> Iterator[Sample]:
         network = Ncf(len(world.subtasks), metrics, rng=np.random.default_rng(seed), pretrain_after=pretrain_after)
         for type_, metric, value in measured:
             network.observe(type_, metric, min(value / float(scale[metric]), 1.0))
-        for part, mean in enumerate(part_means(network.losses), start=1):
+        for part, mean in enumerate(_part_means(network.losses), start=1):
             yield Sample("loss", part / REWARD_PARTS, name, seed, mean)
 
 
-def loss_claims(samples: Samples) -> list[Claim]:
+def _loss_claims(samples: Samples) -> list[Claim]:
     """Return the error of the last tenth of the steps."""
     ours = {name: samples.mean("loss", name, 1.0) for name in (WITH, WITHOUT)}
     return [
@@ -128,9 +127,9 @@ LOSS = Experiment(
     title="convergence of neural collaborative filtering",
     where="section 5.2",
     panels=(Panel(key="loss", title="training error", x_label="part of the steps", y_label="mean squared error"),),
-    cases=lambda _: [CONVERGENCE],
-    measure=loss,
-    claims=loss_claims,
+    places=_CONVERGENCE,
+    measure=_measure_loss,
+    claims=_loss_claims,
 )
 
 
@@ -140,7 +139,7 @@ TASK_COUNTS = (250, 500, 750, 1000, 1250, 1500)
 _BUSY = "An accelerator that executes anything is busy, and one that thrashes is busy longer."
 
 
-def busy(node: int | None, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_busy(node: int | None, _: None, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the share of accelerators in use, of one node or of all, in parts of the time of arrivals."""
     for name, run in runs.of_each_stack(Case(), seed, settings):
         usage = run.stable_usage()[:, :, 2]
@@ -154,10 +153,7 @@ def _busy_experiment(number: int, node: int | None, paper: str) -> Experiment:
     title = f"use of the accelerators of {'the cluster' if node is None else 'node 1'}"
 
     def claims(samples: Samples) -> list[Claim]:
-        ours = {
-            name: float(np.mean([samples.mean("use", name, x) for x in samples.places("use", name)]))
-            for name in samples.series("use")
-        }
+        ours = {name: samples.overall("use", name) for name in samples.series("use")}
         where = f"section 5.3.3, figure {number}"
         return [Claim(key="use", text=f"mean {title}", where=where, paper=paper, ours=ours, why=_BUSY)]
 
@@ -166,8 +162,8 @@ def _busy_experiment(number: int, node: int | None, paper: str) -> Experiment:
         title=title,
         where="section 5.3.3",
         panels=(Panel(key="use", title=title, x_label="part of the time of arrivals", y_label="%"),),
-        cases=lambda _: [node],
-        measure=busy,
+        places={node: (None,)},
+        measure=_measure_busy,
         claims=claims,
     )
 
@@ -176,14 +172,14 @@ BUSY_CLUSTER = _busy_experiment(9, None, "IAWP 83, 14.7 more than the others")
 BUSY_NODE_1 = _busy_experiment(10, 0, "IAWP 87")
 
 
-def balance(tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_balance(_: str, tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield 1 less the standard deviation between nodes of their mean use (equations 7 to 10)."""
     for name, run in runs.of_each_stack(Case(tasks=tasks), seed, settings):
         load = np.minimum(run.stable_usage(), 1.0).mean(axis=2)
         yield Sample("balance", tasks, name, seed, float((1 - load.std(axis=1)).mean()))
 
 
-def balance_claims(samples: Samples) -> list[Claim]:
+def _balance_claims(samples: Samples) -> list[Claim]:
     """Return the degree at the greatest number of tasks."""
     x = max(float(place) for place in samples.places("balance", PAPER))
     ours = {name: samples.mean("balance", name, x) for name in (PAPER, RANDOM, *samples.series("balance"))}
@@ -201,9 +197,9 @@ BALANCE = Experiment(
     title="degree of load balancing by tasks",
     where="section 5.3.4",
     panels=(Panel(key="balance", title="load balancing", x_label="tasks", y_label="1 - standard deviation"),),
-    cases=lambda settings: settings.thinned(TASK_COUNTS),
-    measure=balance,
-    claims=balance_claims,
+    places={"balance": TASK_COUNTS},
+    measure=_measure_balance,
+    claims=_balance_claims,
 )
 
 
@@ -212,20 +208,14 @@ PANEL = "throughput"
 OWN_TIMES = "Times and interference are ours; the paper publishes none."
 
 
-def throughput(case: Case, seed: int, settings: Settings, x: float, node: int | None) -> Iterator[Sample]:
-    """Yield the throughput of each stack, from the first arrival to the last completion."""
-    for name, run in runs.of_each_stack(case, seed, settings):
-        yield Sample(PANEL, x, name, seed, run.throughput(0.0, run.end_s, node))
-
-
-def gains(samples: Samples, panel: str = PANEL) -> dict[str, float]:
+def _gains(samples: Samples) -> dict[str, float]:
     """Return by how much the paper's stack completes more than each other one at the greatest x, percent."""
-    x = max(float(place) for place in samples.places(panel, PAPER))
-    others = [name for name in samples.series(panel) if name != PAPER]
+    x = max(float(place) for place in samples.places(PANEL, PAPER))
     found = {}
-    for name in others:
-        below = samples.mean(panel, name, x)
-        found[f"over {name}"] = 100 * (samples.mean(panel, PAPER, x) / below - 1) if below else float("nan")
+    for name in samples.series(PANEL):
+        if name != PAPER:
+            below = samples.mean(PANEL, name, x)
+            found[f"over {name}"] = 100 * (samples.mean(PANEL, PAPER, x) / below - 1) if below else float("nan")
     return found
 
 
@@ -235,41 +225,40 @@ def _by(
 ) -> Experiment:  # fmt: skip
     where = f"section 5.3.{1 if number < 7 else 2}, figure {number}"
 
+    def measure(_: str, x: int, seed: int, settings: Settings) -> Iterator[Sample]:
+        """Yield the throughput of each stack, from the first arrival to the last completion."""
+        for name, run in runs.of_each_stack(case(x), seed, settings):
+            yield Sample(PANEL, x, name, seed, run.throughput(0.0, run.end_s, node))
+
     def claims(samples: Samples) -> list[Claim]:
         text = (
             f"throughput of {'the cluster' if node is None else 'node 1'} at the greatest {x_label}: the paper's gain"
         )
         why = f"{OWN_TIMES} Every method shares accelerators here; throughput below saturation is the arrival rate."
-        return [Claim(key="gain", text=text, where=where, paper=paper, ours=gains(samples), why=why)]
+        return [Claim(key="gain", text=text, where=where, paper=paper, ours=_gains(samples), why=why)]
 
     return Experiment(
         number=number,
         title=title,
         where=where,
         panels=(Panel(key=PANEL, title=title, x_label=x_label, y_label="tasks per minute"),),
-        cases=lambda settings: settings.thinned(places),
-        measure=lambda x, seed, settings: throughput(case(x), seed, settings, x, node),
+        places={PANEL: places},
+        measure=measure,
         claims=claims,
     )
 
 
-def _of_nodes(nodes: int) -> Case:
-    return Case(nodes=nodes)
-
-
-def _at_rate(per_minute: int) -> Case:
-    return Case(per_minute=per_minute)
-
-
-NODES = _by(5, "cluster throughput by nodes", "nodes", NODE_COUNTS, _of_nodes, None, "38.8 with 10 nodes")
-NODE_1 = _by(6, "throughput of node 1 by nodes", "nodes", NODE_COUNTS, _of_nodes, 0, "31.9 with 6 nodes")
-RATE = _by(7, "cluster throughput by arrival rate", "tasks per minute", RATES, _at_rate, None, "27.9 at 60 per minute")
-RATE_1 = _by(8, "throughput of node 1 by arrival rate", "tasks per minute", RATES, _at_rate, 0, "41.0 at 60 per minute")
+_NODES = "nodes", NODE_COUNTS, lambda nodes: Case(nodes=nodes)
+_RATE = "tasks per minute", RATES, lambda per_minute: Case(per_minute=per_minute)
+NODES = _by(5, "cluster throughput by nodes", *_NODES, None, "38.8 with 10 nodes")
+NODE_1 = _by(6, "throughput of node 1 by nodes", *_NODES, 0, "31.9 with 6 nodes")
+RATE = _by(7, "cluster throughput by arrival rate", *_RATE, None, "27.9 at 60 per minute")
+RATE_1 = _by(8, "throughput of node 1 by arrival rate", *_RATE, 0, "41.0 at 60 per minute")
 
 # ---- Figure 12
 
 
-def speedup(size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_speedup(_: str, size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the mean response time of `random` over that of each other stack."""
     stacks = runs.of_each_stack(Case(input_mb=size_mb), seed, settings)
     response_s = {name: run.mean_response_s() for name, run in stacks}
@@ -278,7 +267,7 @@ def speedup(size_mb: int, seed: int, settings: Settings) -> Iterator[Sample]:
         yield Sample("speedup", size_mb, name, seed, base_s / own_s)
 
 
-def speedup_claims(samples: Samples) -> list[Claim]:
+def _speedup_claims(samples: Samples) -> list[Claim]:
     """Return the greatest speedup of each stack."""
     ours = {
         name: max(samples.mean("speedup", name, x) for x in samples.places("speedup", name))
@@ -298,9 +287,9 @@ SIZE = Experiment(
     title="speedup over random by size",
     where="section 5.3.5",
     panels=(Panel(key="speedup", title="speedup", x_label="input, MB", y_label="response time of random / own"),),
-    cases=lambda settings: settings.thinned(SIZES_MB),
-    measure=speedup,
-    claims=speedup_claims,
+    places={"speedup": SIZES_MB},
+    measure=_measure_speedup,
+    claims=_speedup_claims,
 )
 
 # ---- Figure 13
@@ -312,10 +301,10 @@ CHANGING_TASKS = 3000
 _CHANGING = (PAPER, ECT, PATS)
 
 
-def changing(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_changing(_: str, most: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield throughput over a run in which nodes join and leave."""
-    tasks = settings.scaled(case.tasks)
-    minutes = tasks / case.per_minute
+    tasks = settings.scaled(most)
+    minutes = tasks / runs.PER_MINUTE
     changes = ((JOIN * minutes * 60, True, 3), (LEAVE * minutes * 60, False, 2))
     case = Case(tasks=tasks, nodes=FIRST_NODES, changes=changes)
     edges = np.linspace(0, minutes * 60, PARTS + 1)
@@ -326,7 +315,7 @@ def changing(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
             yield Sample(PANEL, x, name, seed, run.throughput(begin_s, end_s))
 
 
-def changing_claims(samples: Samples) -> list[Claim]:
+def _changing_claims(samples: Samples) -> list[Claim]:
     """Return throughput after the join and after the leave over that before each."""
     ours = {}
     for name in samples.series(PANEL):
@@ -349,9 +338,9 @@ CHANGING = Experiment(
     title="throughput while nodes join and leave",
     where="section 5.3.6",
     panels=(Panel(key=PANEL, title="3 join, 2 leave", x_label="part of the run", y_label="tasks per minute"),),
-    cases=lambda _: [Case(tasks=CHANGING_TASKS)],
-    measure=changing,
-    claims=changing_claims,
+    places={PANEL: (CHANGING_TASKS,)},
+    measure=_measure_changing,
+    claims=_changing_claims,
 )
 
 #: By number.
@@ -367,4 +356,5 @@ EXPERIMENTS = (
     BALANCE,
     SIZE,
     CHANGING,
+    COMPARED,
 )

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor
 
-from fpga_pool.core.learned.dqn import Ncf
-from fpga_pool.core.learned.metrics import CellMeans, Factors, Gaussian, MetricModel
+from fpga_pool.core.cluster.dqn import Ncf
+from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, MetricModel
 from fpga_pool.core.types import Floats
 
 #: Types and metrics of the paper (section 4.3.1, table 2 and the speedup); measurements of each subtask.

@@ -1,6 +1,6 @@
 """Figures 2 to 9 of the makespan paper with the curve of `makespan` added, and small batches beside the optimum."""
 
-from fpga_pool.experiments.figures.makespan import estimates, hosts, mixture, small, throughput
+from fpga_pool.experiments.figures.makespan import hosts, small, throughput, variations
 
 #: By number.
 EXPERIMENTS = (
@@ -8,9 +8,9 @@ EXPERIMENTS = (
     hosts.EXPERIMENT,
     hosts.LOAD_EXPERIMENT,
     throughput.EXPERIMENT,
-    mixture.EXPERIMENT,
-    mixture.FAIRNESS_EXPERIMENT,
-    estimates.EXPERIMENT,
-    estimates.PLANNING_TIME_EXPERIMENT,
+    variations.MIXTURE_EXPERIMENT,
+    variations.FAIRNESS_EXPERIMENT,
+    variations.ESTIMATES_EXPERIMENT,
+    variations.PLANNING_TIME_EXPERIMENT,
     small.EXPERIMENT,
 )

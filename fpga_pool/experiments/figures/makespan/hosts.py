@@ -1,7 +1,6 @@
 """Figures 3 and 4: makespan over the numbers of responders and requesters (section 5.2), and of jobs (section 5.3)."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -29,53 +28,25 @@ _WHERE = "section 5.2"
 _ROUNDING = "Algorithm 2 may add a whole job to an accelerator that is full; with few jobs on each that is much."
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One number of hosts."""
-
-    form: Form
-    axis: str
-    hosts: int
-
-    @property
-    def panel(self) -> str:
-        """Key of the panel."""
-        return panel_key(self.form, self.axis)
-
-    @property
-    def shape(self) -> Shape:
-        """What there is of jobs and hosts."""
-        return Shape(responders=self.hosts) if self.axis == "responders" else Shape(requesters=self.hosts)
-
-
-def panel_key(form: Form, axis: str) -> str:
-    """Return the key of a panel."""
+def _panel(form: Form, axis: str) -> str:
     return f"{form}-{axis}"
 
 
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [
-        Case(form, axis, hosts)
-        for form in Form
-        for axis, places in (("responders", RESPONDERS), ("requesters", REQUESTERS))
-        for hosts in settings.thinned(places)
-    ]
-
-
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(subject: tuple[Form, str], hosts: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one batch by each policy."""
-    problem = batch(case.form, case.shape.scaled(settings), seed)
-    yield from makespans(case.panel, case.hosts, curves(PAPERS_OWN[case.form], settings), problem, seed)
+    form, axis = subject
+    shape = Shape(responders=hosts) if axis == "responders" else Shape(requesters=hosts)
+    problem = batch(form, shape.scaled(settings), seed)
+    yield from makespans(_panel(form, axis), hosts, curves(PAPERS_OWN[form], settings), problem, seed)
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return what section 5.2 says."""
     return [*_compute(samples), *_network(samples), *_joint(samples)]
 
 
 def _compute(samples: Samples) -> Iterator[Claim]:
-    panel, own = panel_key(Form.COMPUTE, "responders"), PAPERS_OWN[Form.COMPUTE]
+    panel, own = _panel(Form.COMPUTE, "responders"), PAPERS_OWN[Form.COMPUTE]
     places = samples.places(panel, OURS)
     if 40 in places:
         gains = improvements(samples, panel, (own, OURS), "sjf", [40])
@@ -96,7 +67,7 @@ def _compute(samples: Samples) -> Iterator[Claim]:
         "only where accelerators are many.",
     )  # fmt: skip
     yield _near_bound("compute", samples, panel, own, "very close to the bound", _ROUNDING)
-    flat = panel_key(Form.COMPUTE, "requesters")
+    flat = _panel(Form.COMPUTE, "requesters")
     means = [samples.mean(flat, own, x) for x in samples.places(flat, own)]
     yield Claim(
         key="compute-flat-in-requesters", text="makespan does not depend on the requesters: largest over least",
@@ -107,7 +78,7 @@ def _compute(samples: Samples) -> Iterator[Claim]:
 def _network(samples: Samples) -> Iterator[Claim]:
     own = PAPERS_OWN[Form.NETWORK]
     for axis, knee in (("responders", 20), ("requesters", 150)):
-        panel = panel_key(Form.NETWORK, axis)
+        panel = _panel(Form.NETWORK, axis)
         places = samples.places(panel, own)
         if knee in places:
             yield Claim(
@@ -118,7 +89,7 @@ def _network(samples: Samples) -> Iterator[Claim]:
                 why="" if axis == "responders" else "The busiest requester decides: with more of them each has fewer "
                 "jobs, and its egress bounds the makespan still at 400.",
             )  # fmt: skip
-    panel = panel_key(Form.NETWORK, "responders")
+    panel = _panel(Form.NETWORK, "responders")
     many = [x for x in samples.places(panel, own) if float(x) >= 30]
     if many:
         yield Claim(
@@ -126,7 +97,7 @@ def _network(samples: Samples) -> Iterator[Claim]:
             paper="1", ours={name: max(samples.ratio(panel, name, BOUND, x) for x in many) for name in (own, OURS)},
             unit="x",
         )  # fmt: skip
-    panel = panel_key(Form.NETWORK, "requesters")
+    panel = _panel(Form.NETWORK, "requesters")
     first, *_, last = samples.places(panel, own)
     gains = improvements(samples, panel, (own, OURS), "sjf", (first, last))
     yield Claim(
@@ -134,7 +105,7 @@ def _network(samples: Samples) -> Iterator[Claim]:
         where=_WHERE, paper="grows",
         ours={f"{name} {when}": values[k] for name, values in gains.items() for k, when in ((0, "first"), (1, "last"))},
     )  # fmt: skip
-    panel = panel_key(Form.NETWORK, "responders")
+    panel = _panel(Form.NETWORK, "responders")
     yield Claim(
         key="network-ljf-over-sjf", text="LJF performs worst: makespan of LJF over that of SJF", where=_WHERE,
         paper="> 1", ours={"ljf": float(np.mean(ratios(samples, panel, ["ljf"], "sjf")["ljf"]))}, unit="x",
@@ -144,7 +115,7 @@ def _network(samples: Samples) -> Iterator[Claim]:
 
 def _joint(samples: Samples) -> Iterator[Claim]:
     own = PAPERS_OWN[Form.JOINT]
-    panel = panel_key(Form.JOINT, "requesters")
+    panel = _panel(Form.JOINT, "requesters")
     if 350 in samples.places(panel, own):
         for other, paper, why in (
             (
@@ -159,8 +130,8 @@ def _joint(samples: Samples) -> Iterator[Claim]:
                 key=f"joint-over-{other}-at-350", text=f"improvement over {other.upper()} with 350 requesters",
                 where=_WHERE, paper=paper, ours={name: values[0] for name, values in gains.items()}, why=why,
             )  # fmt: skip
-    panel = panel_key(Form.JOINT, "responders")
-    parts = [(panel_key(form, "responders"), PAPERS_OWN[form]) for form in (Form.COMPUTE, Form.NETWORK)]
+    panel = _panel(Form.JOINT, "responders")
+    parts = [(_panel(form, "responders"), PAPERS_OWN[form]) for form in (Form.COMPUTE, Form.NETWORK)]
     shared = [x for x in samples.places(panel, own) if all(x in samples.places(*part) for part in parts)]
     of_sum = [samples.mean(panel, own, x) / sum(samples.mean(*part, x) for part in parts) for x in shared]
     yield Claim(
@@ -182,22 +153,22 @@ def _near_bound(form: str, samples: Samples, panel: str, own: str, paper: str, w
 _MEAN_AND_WORST = (("mean", np.mean), ("worst", np.max))
 
 
-def _panels() -> Sequence[Panel]:
-    return [
-        Panel(key=panel_key(form, axis), title=f"{TITLES[form]}, {fixed}", x_label=axis)
-        for form in Form
-        for axis, fixed in (("responders", "200 requesters"), ("requesters", "30 responders"))
-    ]
-
-
 EXPERIMENT = Experiment(
     number=3,
     title="makespan over the number of responders and requesters",
     where=_WHERE,
-    panels=tuple(_panels()),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    panels=tuple(
+        Panel(key=_panel(form, axis), title=f"{TITLES[form]}, {fixed}", x_label=axis)
+        for form in Form
+        for axis, fixed in (("responders", "200 requesters"), ("requesters", "30 responders"))
+    ),
+    places={
+        (form, axis): places
+        for form in Form
+        for axis, places in (("responders", RESPONDERS), ("requesters", REQUESTERS))
+    },
+    measure=_measure,
+    claims=_claims,
 )
 
 
@@ -209,32 +180,15 @@ JOBS = (2000, 5000, 10_000, 15_000, 20_000)
 LOAD_REQUESTERS, LOAD_RESPONDERS = 2000, 300
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCase:
-    """One number of jobs."""
-
-    form: Form
-    jobs: int
-
-
-def load_cases(settings: Settings) -> list[LoadCase]:
-    """Return all panels, place by place."""
-    return [LoadCase(form, jobs) for form in Form for jobs in settings.thinned(JOBS)]
-
-
-def load_measure(case: LoadCase, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure_load(form: Form, jobs: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one batch by each policy."""
-    shape = Shape(jobs=case.jobs, requesters=LOAD_REQUESTERS, responders=LOAD_RESPONDERS).scaled(settings)
-    problem = batch(case.form, shape, seed)
-    yield from makespans(case.form, case.jobs, curves(PAPERS_OWN[case.form], settings), problem, seed)
-
-
-def load_claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.3 says."""
-    return [_linear(samples, form) for form in Form]
+    shape = Shape(jobs=jobs, requesters=LOAD_REQUESTERS, responders=LOAD_RESPONDERS).scaled(settings)
+    problem = batch(form, shape, seed)
+    yield from makespans(form, jobs, curves(PAPERS_OWN[form], settings), problem, seed)
 
 
 def _linear(samples: Samples, form: Form) -> Claim:
+    """Return what section 5.3 says."""
     why = (
         "Below some 10 jobs per accelerator the longest job decides, and a good plan is not longer with more of them."
         if form is Form.COMPUTE
@@ -260,5 +214,6 @@ def _correlation(samples: Samples, panel: str, series: str) -> float:
 LOAD_EXPERIMENT = Experiment(
     number=4, title="makespan over the number of jobs, 2000 requesters, 300 responders", where=_LOAD_WHERE,
     panels=tuple(Panel(key=form, title=TITLES[form], x_label="jobs") for form in Form),
-    cases=load_cases, measure=load_measure, claims=load_claims,
+    places=dict.fromkeys(Form, JOBS), measure=_measure_load,
+    claims=lambda samples: [_linear(samples, form) for form in Form],
 )  # fmt: skip

@@ -19,8 +19,7 @@ from fpga_pool.experiments.figures.makespan.workload import (
     curves,
     decide,
 )
-from fpga_pool.experiments.testbed import DNN, WORDCOUNT, planned
-from fpga_pool.experiments.testbed import Case as TestbedCase
+from fpga_pool.experiments.testbed import DNN, WORDCOUNT, Case, planned
 
 # ---- Figure 10: makespan over the optimum, which `exact` proves
 
@@ -32,13 +31,6 @@ GAP, NODES = 0.01, 300
 #: Share of the batches whose optimum was found.
 SOLVED = "share solved"
 FORMS = (Form.COMPUTE, Form.JOINT)
-
-Case = tuple[Form, int]
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [(form, jobs) for form in FORMS for jobs in settings.thinned(JOBS)]
 
 
 def small_batch(form: Form, jobs: int, seed: int) -> BatchProblem:
@@ -57,9 +49,8 @@ def small_batch(form: Form, jobs: int, seed: int) -> BatchProblem:
     )
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def measure(form: Form, jobs: int, seed: int, settings: Settings) -> Iterator[Sample]:
     """Plan one batch by each policy, if its optimum is found."""
-    form, jobs = case
     problem = small_batch(form, jobs, seed)
     best = Exact(ExactParams(effort=NODES, gap=GAP)).decide(problem, None, 0.0, np.random.default_rng(seed))
     solved = best.lower_bound_s >= best.makespan_s * (1 - 1.01 * GAP)
@@ -69,18 +60,14 @@ def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
             yield Sample(form, jobs, name, seed, decide(name, problem, seed).makespan_s / best.makespan_s)
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return how far each policy is from the optimum."""
     return [
         Claim(
             key=f"{form}-over-optimum",
             text=f"small batches, {form}: mean makespan over the proven optimum, all sizes",
             paper="1 to 2 (Theorem 1)" if form is Form.COMPUTE else "not given",
-            ours={
-                name: float(np.mean([samples.mean(form, name, x) for x in samples.places(form, name)]))
-                for name in samples.series(form)
-                if name != SOLVED
-            },
+            ours={name: samples.overall(form, name) for name in samples.series(form) if name != SOLVED},
             unit="",
         )
         for form in FORMS
@@ -96,9 +83,9 @@ EXPERIMENT = Experiment(
         Panel(key=form, title=f"{form}, 4 accelerators", x_label="jobs", y_label="over the optimum", least_y=1.0)
         for form in FORMS
     ),
-    cases=cases,
+    places=dict.fromkeys(FORMS, JOBS),
     measure=measure,
-    claims=claims,
+    claims=_claims,
 )
 
 
@@ -109,18 +96,13 @@ _PANEL, _WHERE = "testbed", "section 5.1"
 _OWN = {WORDCOUNT.name: "nim", DNN.name: "cim"}
 
 
-def testbed_cases(_: Settings) -> list[TestbedCase]:
-    """Return both experiments; they have one size."""
-    return [WORDCOUNT, DNN]
-
-
-def testbed_measure(case: TestbedCase, seed: int, _: Settings) -> Iterator[Sample]:
+def _measure_testbed(_: str, case: Case, seed: int, __: Settings) -> Iterator[Sample]:
     """Predict one experiment under each policy; there is nothing random in it."""
     for series, policy in (*((name, name) for name in BASELINES), ("paper's", _OWN[case.name]), (OURS, OURS)):
         yield Sample(_PANEL, case.name, series, seed, planned(case, policy).makespan_s)
 
 
-def testbed_claims(samples: Samples) -> Iterator[Claim]:
+def _testbed_claims(samples: Samples) -> Iterator[Claim]:
     """Return what section 5.1 says."""
     for case in (WORDCOUNT, DNN):
         for other, percent in case.paper_percent.items():
@@ -137,7 +119,7 @@ TESTBED_EXPERIMENT = Experiment(
     title="the testbed, as fluid",
     where=_WHERE,
     panels=(Panel(key=_PANEL, title="word count and DNN", x_label="experiment"),),
-    cases=testbed_cases,
-    measure=testbed_measure,
-    claims=testbed_claims,
+    places={_PANEL: (WORDCOUNT, DNN)},
+    measure=_measure_testbed,
+    claims=_testbed_claims,
 )

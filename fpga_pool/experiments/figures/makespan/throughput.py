@@ -6,13 +6,13 @@ own `replan`, or, without one, by placing each job of a new batch behind it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.network.fluid import Segments, no_segments
-from fpga_pool.core.makespan.online.replan import Replan, ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import Underway, underway_at
+from fpga_pool.core.makespan.fluid import Segments, no_segments
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
+from fpga_pool.core.makespan.underway import Underway, underway_at
 from fpga_pool.core.policy import Replanning
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
@@ -116,34 +116,21 @@ _PAPERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One rate."""
-
-    form: Form
-    per_s: float
-
-
-def cases(settings: Settings) -> list[Case]:
-    """Return all panels, place by place."""
-    return [Case(form, per_s) for form in Form for per_s in settings.thinned(RATES)]
-
-
-def arriving(case: Case, seed: int, settings: Settings) -> BatchProblem:
+def arriving(form: Form, per_s: float, seed: int, settings: Settings) -> BatchProblem:
     """Return the batches as one problem, each released when it arrives."""
     shape = Shape(jobs=JOBS_PER_BATCH * BATCHES).scaled(settings)
     number = np.arange(shape.jobs) * BATCHES // shape.jobs
-    return replace(batch(case.form, shape, seed), release_s=number / case.per_s)
+    return replace(batch(form, shape, seed), release_s=number / per_s)
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def _measure(form: Form, per_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Let the batches arrive, under each policy."""
-    problem = arriving(case, seed, settings)
-    for name in curves(PAPERS_OWN[case.form], settings):
-        yield Sample(case.form, case.per_s, name, seed, problem.jobs / makespan_s(name, problem, seed))
+    problem = arriving(form, per_s, seed, settings)
+    for name in curves(PAPERS_OWN[form], settings):
+        yield Sample(form, per_s, name, seed, problem.jobs / makespan_s(name, problem, seed))
 
 
-def claims(samples: Samples) -> list[Claim]:
+def _claims(samples: Samples) -> list[Claim]:
     """Return what section 5.4 says."""
     return [
         *(_more_than(samples, form, other) for form in Form for other in BASELINES),
@@ -189,7 +176,7 @@ EXPERIMENT = Experiment(
         Panel(key=form, title=TITLES[form], x_label=f"batches of {JOBS_PER_BATCH} jobs per second", y_label="jobs/s")
         for form in Form
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    places=dict.fromkeys(Form, RATES),
+    measure=_measure,
+    claims=_claims,
 )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.policy import Adaptive, BatchPolicy, Preparing, Searching
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X

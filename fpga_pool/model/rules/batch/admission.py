@@ -1,20 +1,27 @@
-"""Batches as they come in: checked whole before anything is stored."""
+"""Batches as they come in, checked whole before anything is stored, and as they are held, changed and cancelled."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
-from fpga_pool.model.lifecycle.job import CancelRequested
+from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.lifecycle.batch import (
+    BATCH,
+    BatchCancelRequested,
+    BatchHeld,
+    BatchReleased,
+    DependenciesCompleted,
+    PriorityChanged,
+)
+from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, HoldChanged, Skipped
 from fpga_pool.model.messages.agents import ReleaseJob, ResultDelivered
-from fpga_pool.model.messages.requests import Receipt
+from fpga_pool.model.messages.requests import BatchChange, Receipt
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import ENDED_JOBS, HELD, NEVER, Batch, BatchState, Job, JobState, Slot
+from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
-from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, owned
-from fpga_pool.model.rules.shared.changes import change_job, send
-from fpga_pool.model.rules.shared.requesters import known_requesters
+from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, known_requesters, owned
+from fpga_pool.model.rules.shared.changes import change_job, send, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
@@ -134,3 +141,68 @@ def confirm_results(tx: Transaction, receipts: Collection[Receipt], now_s: float
             change_job(tx, job, ResultDelivered(job=job.uuid, attempt=job.attempt, at=now_s), now_s)
             if tx.host(job.host).alive:
                 send(tx, job.slot, ReleaseJob(job=job.uuid))
+
+
+# ---- Batches that their owners change: held back, released, and put before others
+
+
+def change_batch(
+    tx: Transaction, uuid: str, project_id: str, change: BatchChange, now_s: float, seen: Seen = None
+) -> Batch:
+    """Change a batch, or a pipeline; its jobs follow in each of its shards (`hold_jobs`).
+
+    Conflict if it is a task, InvalidTransition if it has ended.
+    """
+    batch = owned_batch(tx, uuid, project_id)
+    require_seen(batch, seen)
+    if batch.policy == TASK_POLICY:
+        raise Conflict(f"batch {uuid} is that of a task: a task is neither held nor changed, only cancelled")
+    if change.held is not None:
+        batch, _ = BATCH.transition(batch, BatchHeld() if change.held else BatchReleased(), now_s)
+    if change.priority is not None:
+        batch, _ = BATCH.transition(batch, PriorityChanged(priority=change.priority), now_s)
+    tx.save(batch)
+    return tx.batch(uuid)
+
+
+def hold_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
+    """Have the jobs of a batch that are this shard's follow its hold, or release; may be repeated.
+
+    Of a held batch those lose their places whose inputs have not arrived, which costs them no attempt.  Where the pool
+    has the input, perhaps as the only one, the job goes on.  A plan that is being made for the others becomes void.
+    """
+    held, left = tx.batch(batch_uuid).held, set()
+    for job in tx.batch_jobs(batch_uuid):
+        if job.shard != tx.shard.name:
+            continue
+        if job.state is JobState.PENDING and (held or job.reason == HELD):
+            change_job(tx, job, HoldChanged(reason=HELD if held else ""), now_s)
+        elif held and job.state is JobState.WAITING_INPUT and not job.cancel_requested:
+            displaced = Displaced(reason=HELD, agent_reachable=tx.host(job.host).alive, excused=True)
+            change_job(tx, job, displaced, now_s, settle=False)
+            left.add(job.slot)
+    settle_slots(tx, sorted(left), now_s)
+
+
+# ---- Batches that wait for others to be complete
+
+#: How a batch has ended after which those that wait for it are cancelled; None = it is not stored any more.
+_LOST = {BatchState.FAILED: "has failed", BatchState.CANCELLED: "was cancelled", None: "does not exist any more"}
+
+
+def settle_dependencies(tx: Transaction, now_s: float) -> Iterator[tuple[str, str]]:
+    """Let batches go on that waited for others, or have their jobs of this shard end; yield each with the reason.
+
+    They go on when all others are complete; when one has ended otherwise, all their jobs are cancelled (as by Slurm's
+    ``afterok``).
+    """
+    for uuid, states in tx.waiting_batches().items():
+        lost = next((f"batch {other} {_LOST[state]}" for other, state in states.items() if state in _LOST), "")
+        completed = tuple(other for other, state in states.items() if state is BatchState.COMPLETED)
+        if lost:
+            for job in tx.pending_jobs(uuid):
+                change_job(tx, job, Skipped(reason=f"not computed: {lost}"), now_s)
+                yield job.uuid, lost
+        elif completed:
+            tx.save(BATCH.transition(tx.batch(uuid), DependenciesCompleted(batches=completed), now_s)[0])
+            yield uuid, f"complete: {', '.join(completed)}"

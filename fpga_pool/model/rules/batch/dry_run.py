@@ -1,7 +1,7 @@
-"""What would become of a batch: its plan on the pool as it is, by the rules that plan batches, with nothing stored."""
+"""What becomes of a batch: of one that is stored why it waits; of one that is not its plan, by the rules that plan."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
@@ -11,18 +11,16 @@ from fpga_pool.core.types import BatchPlan
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
-from fpga_pool.model.messages.requests import PlannedBatch, PlannedJob
-from fpga_pool.model.objects.pool import Batch, Job
-from fpga_pool.model.objects.queues import PendingBatch
+from fpga_pool.model.messages.requests import BatchDetail, PlannedBatch, PlannedJob
+from fpga_pool.model.objects.pool import ENDED_BATCHES, PIPELINE_POLICY, Batch, Job
 from fpga_pool.model.rules.batch.family import BatchView, NewPlan
-from fpga_pool.model.rules.batch.outlook import batch_detail, late_s
-from fpga_pool.model.rules.batch.placing import PlanRequest, planned_s
+from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, planned_s, usable
 from fpga_pool.model.rules.batch.planning import promise
 from fpga_pool.model.rules.batch.replanning import promise_among_others
 from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.transaction import Transaction
-from fpga_pool.model.values import changed
+from fpga_pool.model.transaction import PendingBatch, Transaction
+from fpga_pool.model.values import changed, shared
 
 #: Begins a transaction that reads a shard, given by its name.
 Reading = Callable[[str], AbstractContextManager[Transaction]]
@@ -108,14 +106,7 @@ class DryRun:
         begins_at, makespan_s = planned.dispatched_at, planned.planned_makespan_s
         ends_at = None if begins_at is None or makespan_s is None else begins_at + makespan_s
         return PlannedBatch(
-            policy=planned.policy,
-            jobs=planned.jobs,
-            input_bytes=planned.input_bytes,
-            dispatched_at=begins_at,
-            planned_makespan_s=makespan_s,
-            lower_bound_s=planned.lower_bound_s,
-            planned_completion_s=planned.planned_completion_s,
-            completion_bound_s=planned.completion_bound_s,
+            **shared(planned, PlannedBatch),
             ends_at=ends_at,
             late_s=late_s(planned, ends_at),
             pending_reason="; ".join(dict.fromkeys(self._reasons)),
@@ -192,3 +183,61 @@ def _unplaced(job: Job) -> PlannedJob:
         requester=job.requester,
         input_bytes=job.input_bytes,
     )
+
+
+# ---- What can be said of a batch that is stored
+
+
+def late_s(batch: Batch, ends_at: float | None) -> float | None:
+    """Return by how much a batch that ends then misses its deadline; None = it does not, or has none."""
+    if batch.deadline_at is None or ends_at is None or ends_at <= batch.deadline_at:
+        return None
+    return ends_at - batch.deadline_at
+
+
+def batch_detail(
+    tx: Transaction, batch: Batch, functions: Collection[str], catalogue: Catalogue, now_s: float
+) -> BatchDetail:
+    """Return a batch with its pending reason, expected start and end, and how late it is.
+
+    `functions` are those of its jobs in state PENDING.  A job can begin when one of the slots that its function fits is
+    free of the jobs that are planned there; a policy may know better.
+    """
+    reason, expected_at = _waiting(tx, batch, functions, catalogue, now_s)
+    ends_at = tx.planned_end(batch.uuid)
+    last_s = batch.ended_at if batch.state in ENDED_BATCHES else max(now_s, ends_at or now_s)
+    return BatchDetail(
+        batch=batch, pending_reason=reason, expected_at=expected_at, ends_at=ends_at, late_s=late_s(batch, last_s)
+    )
+
+
+def _waiting(
+    tx: Transaction, batch: Batch, functions: Collection[str], catalogue: Catalogue, now_s: float
+) -> tuple[str, float | None]:
+    """Return why jobs of a batch wait, and when the first of them is expected to begin."""
+    if not functions:
+        return "", None
+    if batch.withheld:
+        return batch.withheld, None
+    foreign = held_by_others(tx.leases())
+    hosts = {host.name: host for host in tx.hosts()}
+    slots = [slot for slot in tx.slots() if usable(slot, hosts[slot.host], foreign)]
+    free_at = {backlog.slot: max(backlog.free_at, now_s) for backlog in tx.backlogs()}
+    begins_at = {
+        name: min(
+            (free_at.get(slot.name, now_s) for slot in slots if catalogue.fits(name, slot.board, slot.kind)),
+            default=None,
+        )
+        for name in sorted(functions & catalogue.functions.keys())
+    }
+    placeable = [at for at in begins_at.values() if at is not None]
+    without = [name for name in sorted(functions) if begins_at.get(name) is None]
+    if without:
+        reason = f"no slot in service can hold {', '.join(without)}"
+    elif batch.policy == PIPELINE_POLICY:
+        reason = "subtasks wait for the results of others, or for a place"
+    elif min(placeable) > now_s:
+        reason = f"all slots that can hold {' or '.join(begins_at)} have work"
+    else:
+        reason = "it is about to be planned"
+    return reason, min(placeable, default=None)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.online.replan import Replan
-from fpga_pool.core.makespan.online.underway import plan_arriving
+from fpga_pool.core.cluster.nodes import SlowdownModel
+from fpga_pool.core.makespan.replan import Replan
+from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import BatchPolicy, PolicyState, Proving, Replanning
 from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue
@@ -154,6 +155,8 @@ class BatchFamily:
         Name of the policy of batches that ask for none.
     is_planned
         Says of a batch's policy, by name, that it plans: other batches are the business of other families.
+    slowdown
+        Returns what is known of how functions slow each other down on a card; None = nothing.
 
     """
 
@@ -167,7 +170,9 @@ class BatchFamily:
         policies: Callable[[str], BatchPolicy],
         default_policy: str,
         is_planned: Callable[[str], bool],
+        slowdown: Callable[[], SlowdownModel | None] = lambda: None,
     ) -> None:
+        self._slowdown = slowdown
         self.catalogue = catalogue
         self._settings = settings
         self._policies = policies
@@ -192,7 +197,7 @@ class BatchFamily:
         begin_s = now_s + self._settings.dispatch_lead_s
         snap = snapshot(
             tx, self.catalogue, self._settings, begin_s, self._put_off, self._is_planned,
-            lambda name: now_s >= self._apart_until_s and self._may_join(name),
+            lambda name: now_s >= self._apart_until_s and self._may_join(name), self._slowdown(),
         )  # fmt: skip
         reason = "" if snap is not None else self._replan_trigger.reason(tx, now_s)
         if reason and self.replans:

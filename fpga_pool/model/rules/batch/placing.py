@@ -3,13 +3,14 @@
 Deciding happens between two transactions: what has changed since the first is left out by the second.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.lifecycle.job import Planned
 from fpga_pool.model.messages.agents import ReleaseJob
@@ -54,6 +55,14 @@ def usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
     """Return whether a slot can be given new work."""
     in_service = slot.state not in (SlotState.FAULTED, SlotState.DRAINED) and not slot.drain_requested
     return host.alive and in_service and slot.name not in foreign
+
+
+def end_at(job: Job) -> float:
+    """Return when a job's computation is expected to end, UTC seconds."""
+    planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
+    if job.started_at is not None:
+        return job.started_at + planned_s
+    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
 
 
 def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
@@ -133,3 +142,20 @@ def _by_job(jobs: int, job: Ints, begin_s: Floats, end_s: Floats, bps: Floats) -
     for row, *piece in zip(job.tolist(), begin_s.tolist(), end_s.tolist(), bps.tolist(), strict=True):
         pieces[row].append(RateSegment(*piece))
     return [tuple(sorted(segments, key=lambda segment: segment.begin_s)) for segments in pieces]
+
+
+# ---- The order in which equal slots are taken: those that other functions need go last
+
+
+def scarcity_by_kind(catalogue: Catalogue, leases: Iterable[Lease]) -> Mapping[tuple[str, str], float]:
+    """Return `Catalogue.scarcity` by board and kind, with the demand that these leases show."""
+    return catalogue.scarcity(Counter(lease.function for lease in leases if lease.function))
+
+
+def least_scarce_first(slots: Iterable[Slot], catalogue: Catalogue, leases: Iterable[Lease]) -> list[Slot]:
+    """Return slots in the order in which a policy takes them where it finds no other difference.
+
+    Slots of equal scarcity stay in order; workers and slots of boards that the catalogue does not have come first.
+    """
+    scarcity = scarcity_by_kind(catalogue, leases)
+    return sorted(slots, key=lambda slot: scarcity.get((slot.board, slot.kind), 0.0))

@@ -9,21 +9,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.greedy import simple_bound_s
+from fpga_pool.core.cluster.nodes import SlowdownModel
+from fpga_pool.core.makespan.greedy import simple_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Host, Job, Lease, Slot
-from fpga_pool.model.objects.queues import Backlog, PendingBatch
-from fpga_pool.model.objects.servers import server_of
-from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
+from fpga_pool.model.rules.batch.interference import beside_neighbours
+from fpga_pool.model.rules.batch.placing import (
+    PlanRequest,
+    held_by_others,
+    least_scarce_first,
+    placements,
+    unchanged,
+    usable,
+)
+from fpga_pool.model.rules.shared.admission import servers_among
 from fpga_pool.model.rules.shared.changes import change_job
-from fpga_pool.model.rules.shared.requesters import servers_among
-from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.transaction import Backlog, PendingBatch, Transaction
 
 TimeModels = Mapping[tuple[str, str], TimeModel]
 
@@ -62,6 +69,7 @@ def snapshot(
     put_off: Collection[str] = (),
     is_planned: Callable[[str], bool] = lambda _: True,
     may_join: Callable[[str], bool] = lambda _: False,
+    slowdown: SlowdownModel | None = None,
 ) -> Snapshot | None:
     """Return the first batch with pending jobs and the pool as it is; None where nothing is to be planned.
 
@@ -69,14 +77,16 @@ def snapshot(
 
     Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
     Where the policy allows it (`may_join`), small batches that come next, with the same policy, are planned together
-    with the first.  Jobs that were planned too often are left to `reconcile.tick`.
+    with the first.  Jobs that were planned too often are left to `reconcile.tick`.  Neighbours of the jobs
+    cost what `slowdown` says.
     """
     pending = tx.pending_batches().items()
     ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}
     if not ours:
         return None  # before the view is built, which costs most
-    backlogs = tx.backlogs()
-    view = _view(tx, catalogue, now_s, backlogs)
+    backlogs, leases = tx.backlogs(), tx.leases()
+    slots = least_scarce_first(tx.slots(), catalogue, leases)
+    view = _view(tx, catalogue, now_s, backlogs, leases, slots)
     jobs: list[Job] = []
     policy = ""
     for batch_uuid, batch in ours.items():
@@ -91,7 +101,7 @@ def snapshot(
     if not jobs:
         return None
     snap = Snapshot(
-        view=view,
+        view=view if slowdown is None else beside_neighbours(view, jobs, slots, slowdown),
         jobs=tuple(jobs),
         policy=policy,
         inputs_due_at=_inputs_due_at(backlogs),
@@ -143,9 +153,10 @@ def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
 
 def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
     """Return the pool as it is, with nothing that waits for a place."""
-    backlogs = tx.backlogs()
+    backlogs, leases = tx.backlogs(), tx.leases()
+    slots = least_scarce_first(tx.slots(), catalogue, leases)
     return Snapshot(
-        view=_view(tx, catalogue, now_s, backlogs),
+        view=_view(tx, catalogue, now_s, backlogs, leases, slots),
         jobs=(),
         policy=policy,
         inputs_due_at=_inputs_due_at(backlogs),
@@ -157,12 +168,18 @@ def _inputs_due_at(backlogs: Sequence[Backlog]) -> float:
     return max((backlog.inputs_due_at for backlog in backlogs), default=0.0)
 
 
-def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
-    leases = tx.leases()
+def _view(
+    tx: Transaction,
+    catalogue: Catalogue,
+    now_s: float,
+    backlogs: Sequence[Backlog],
+    leases: Sequence[Lease],
+    slots: Sequence[Slot],
+) -> PoolView:
     return pool_view(
         generation=tx.shard.pool_generation,
         hosts=tx.hosts(),
-        slots=least_scarce_first(tx.slots(), catalogue, leases),
+        slots=slots,
         leases=leases,
         backlogs=backlogs,
         catalogue=catalogue,
@@ -228,7 +245,6 @@ def pool_view(
         ingress_bps=floats([host.ingress_bps for host in hosts]),
         slot_host=ints([host_index[slot.host] for slot in slots]),
         slot_card=ints([card_index[slot.host, slot.card] for slot in slots]),
-        slot_board=tuple(slot.board for slot in slots),
         slot_kind=tuple(slot.kind for slot in slots),
         slot_function=ints([function_index.get(slot.function, -1) for slot in slots]),
         slot_usable=np.array([usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),

@@ -12,10 +12,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from fpga_pool.core.makespan.greedy.greedy import even_work_s
-from fpga_pool.core.makespan.network.fluid import Segments
-from fpga_pool.core.makespan.online.replan import Replan
-from fpga_pool.core.makespan.online.underway import Underway
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.greedy import even_work_s
+from fpga_pool.core.makespan.replan import Replan
+from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.types import BatchProblem, EarlierTransfers, Ints, PoolView, floats, ints
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.lifecycle.job import Moved, Retimed

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from fpga_pool.core.gangs.gangs import predicted
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.lifecycle.gang import GangCancelRequested
-from fpga_pool.model.lifecycle.migration import MigrationFailed
+from fpga_pool.model.lifecycle.gang import GangCancelRequested, MigrationFailed
 from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.objects.history import created
@@ -15,6 +14,7 @@ from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
 from fpga_pool.model.rules.shared.admission import emptiest, owned
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import shared
 
 #: Longest run time that may be requested: of gangs without an end no reservation could be made.
 LONGEST_S = 3.2e7
@@ -42,17 +42,8 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: 
         raise InvalidInput(f"cpu_usage: expected a share of a processor, above 0, 1 at most; got {request.cpu_usage!r}")
     check_guest(request.image, request.command)
     gang = Gang(
-        uuid=request.uuid,
-        project_id=request.project_id,
-        user_id=request.user_id,
-        name=request.name,
-        processes=request.processes,
-        runtime_s=request.runtime_s,
-        cpu_usage=request.cpu_usage,
-        work_s=work_s,
+        **shared(request, Gang) | {"work_s": work_s},
         created_at=now_s,
-        image=request.image,
-        command=request.command,
         expected_s=_expected_s(tx, request, last_runs),
         shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
         history=created(now_s, GangState.QUEUED),

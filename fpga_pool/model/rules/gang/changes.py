@@ -6,14 +6,17 @@ from dataclasses import replace
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.lifecycle.gang import (
     GANG,
+    MIGRATION,
+    AllResumed,
+    AllSaved,
     Completed,
     Displaced,
     GangCancelled,
     GaveWay,
+    MigrationFailed,
     MoveEnded,
     TrialEnded,
 )
-from fpga_pool.model.lifecycle.migration import MIGRATION, AllResumed, AllSaved, MigrationFailed
 from fpga_pool.model.lifecycle.process import (
     PROCESS,
     Launched,

@@ -21,6 +21,7 @@ from fpga_pool.model.objects.pool import Host
 from fpga_pool.model.rules.gang.changes import change_process, displace_gang, settle_gang
 from fpga_pool.model.rules.shared.changes import send_to
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 #: Processes whose progress is reported by their agent.
 _PROGRESSING = frozenset({ProcessState.STARTING, ProcessState.RUNNING, ProcessState.SAVING})
@@ -162,27 +163,25 @@ def _compare_process(
         return []
     if observed is None:
         return [_reconcile_missing(tx, process, now_s)]
-    about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
     if process.state in _TO_END:
         if observed.ending:
             return []
         kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
-        send_to(tx, tx.processor(process.processor), kind(**about))  # type: ignore[arg-type]
+        send_to(tx, tx.processor(process.processor), kind(**process.about))
         return [Reconciled(process.gang_uuid, f"process {process.index} was not stopped as requested")]
     if observed.tier is not process.priority:
-        send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.priority))  # type: ignore[arg-type]
+        send_to(tx, tx.processor(process.processor), SetTier(**process.about, tier=process.priority))
         return [Reconciled(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
     return []
 
 
 def _reconcile_missing(tx: Transaction, process: Process, now_s: float) -> Reconciled:
-    about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt, "at": now_s}
     if process.state is ProcessState.STOPPING:
-        change_process(tx, process, ProcessStopped(**about), now_s)  # type: ignore[arg-type]
+        change_process(tx, process, ProcessStopped(**process.about, at=now_s), now_s)
         settle_gang(tx, process.gang_uuid, now_s)
         return Reconciled(process.gang_uuid, f"process {process.index}, which was being stopped, has ended")
     message = "unknown to its agent"
-    change_process(tx, process, ProcessFailed(**about, message=message), now_s)  # type: ignore[arg-type]
+    change_process(tx, process, ProcessFailed(**process.about, at=now_s, message=message), now_s)
     displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {message}", now_s)
     return Reconciled(process.gang_uuid, f"process {process.index}: {message}")
 
@@ -196,4 +195,4 @@ def note_process_progress(tx: Transaction, heartbeat: Heartbeat) -> None:
             continue
         news = {"done_s": seen.done_s, "rate": seen.rate, "progress_at": seen.progress_at}
         if any(getattr(process, name) != value for name, value in news.items()):
-            tx.save(replace(process, **news))  # type: ignore[arg-type]
+            tx.save(changed(process, **news))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.pool import Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.rules.batch.placing import end_at
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
 #: Stopping jobs costs more than all else together that a claim may cost.
@@ -13,7 +14,7 @@ _STOPPING = 1000.0
 
 def leaves_in_s(jobs: Iterable[Job], catalogue: Catalogue, settings: PoolSettings, now_s: float) -> float:
     """Return the seconds until the pool can release a slot that has these jobs: 0 if all of them can leave now."""
-    return max((max(_end_at(job) - now_s, 0.0) for job in jobs if must_stay(job, catalogue, settings)), default=0.0)
+    return max((max(end_at(job) - now_s, 0.0) for job in jobs if must_stay(job, catalogue, settings)), default=0.0)
 
 
 def cost_of(price: tuple[int, float, int]) -> float:
@@ -39,7 +40,7 @@ def _lost_s(job: Job, catalogue: Catalogue, now_s: float) -> float:
     if job.state is not JobState.RUNNING:
         return 0.0
     if function is not None and not function.preemptible:
-        return max(_end_at(job) - now_s, 0.0)
+        return max(end_at(job) - now_s, 0.0)
     if function is not None and function.progress_kept:
         return 0.0
     return max(now_s - (job.started_at or now_s), 0.0)
@@ -52,13 +53,6 @@ def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
     return job.counted_attempts >= settings.max_attempts or (
         running and function is not None and not function.preemptible
     )
-
-
-def _end_at(job: Job) -> float:
-    """Return when a job is expected to end."""
-    if job.started_at is not None:
-        return job.started_at + (job.end_s or 0.0) - (job.start_s or 0.0)
-    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
 
 
 def jobs_by_slot(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[str, list[Job]]:

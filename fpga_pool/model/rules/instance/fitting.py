@@ -6,18 +6,20 @@ and are linked the same share one description, and what was computed for one of 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
+from fpga_pool.core.cluster.nodes import MOST_COST
+from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.linking import SlotCandidate
-from fpga_pool.model.rules.instance.reserving import Place, reservations
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
 
 #: Slots of a host; their `card` and `provider` are numbers within the host.
@@ -236,18 +238,21 @@ class _Traits:
                 self.io_bps[here], self.dma_bps[here] = wanted.io_bps_on(board), catalogue.boards[board].dma_bps
                 load_s[here] = catalogue.boards[board].load_s(kind)
                 self.scarcity[here] = scarcity[board, kind]
+        #: Logarithm of what it makes of the run time of the function beside it, as far as that is learned.
+        self.added = np.zeros(rows)
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
         for here, (loaded, board) in _alike(pool, "function", "board"):
             if loaded in catalogue.functions:
                 self.gain_now[here] = catalogue.functions[loaded].speedup_on(board)
                 self.preemptible[here] = catalogue.functions[loaded].preemptible
                 self.used_bps[here] = catalogue.functions[loaded].io_bps_on(board)
+            self.added[here] = np.log1p(wanted.neighbour_costs.get(loaded, 0.0))
         state, lease = slots["state"], slots["lease"]
         self.busy = state == numbers.get(SlotState.BUSY, -1)
         unleased = lease == numbers.get("", -1)
         self.takeable = unleased | (slots["revocable"] == 1)
         working = self.busy | (state == numbers.get(SlotState.READY, -1))
-        self.used_bps[unleased & ~self.busy] = 0.0
+        self.used_bps[unleased & ~self.busy] = self.added[unleased & ~self.busy] = 0.0
         there = working & (slots["function"] == numbers.get(function, -1))
         self.load_s = np.where(there, 0.0, load_s)
         idle = unleased & ~self.busy
@@ -259,11 +264,19 @@ class _Traits:
 
 
 def _sharing(providers: Providers, traits: _Traits) -> Floats:
-    """Return (P,) how many times as long data moves over a card's DMA if the function is added to what holds slots."""
+    """Return (P,) how many times as long the function takes if it is added to what holds slots of the card.
+
+    By the rates of both over the card's DMA, or by what was learned of them if that is longer.
+    """
     used = np.bincount(providers.of_slot, weights=traits.used_bps, minlength=len(providers.uuids))
     of_card = np.bincount(providers.card, weights=used)[providers.card]
     shared: Floats = np.maximum(1.0, (of_card + traits.io_bps[providers.slot]) / traits.dma_bps[providers.slot])
-    return shared
+    if not traits.added.any():
+        return shared
+    added = np.bincount(providers.of_slot, weights=traits.added, minlength=len(providers.uuids))
+    learned = np.minimum(np.exp(np.bincount(providers.card, weights=added)[providers.card]), 1.0 + MOST_COST)
+    longer: Floats = np.maximum(shared, learned)
+    return longer
 
 
 def _ingress(providers: Providers, traits: _Traits) -> Floats:
@@ -293,3 +306,53 @@ def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]
         (np.flatnonzero(of == group), tuple(pool.words[number] for number in stacked[:, row].tolist()))
         for group, row in enumerate(first.tolist())
     ]
+
+
+# ---- Reservations: what completes last if an instance takes a slot now, of it and the instances to come
+
+#: A board, and a kind of its slots.
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """Prices of slots for an instance of one function."""
+
+    #: (C,) by board and kind: what one slot is worth to instances to come; 1 is the cost of completing last.
+    prices: Floats
+    #: The longest time of any function on its fastest board, in seconds.
+    longest_s: float
+
+    def latenesses(self, completions_s: Floats, prices: Floats, evictions: Floats) -> Floats:
+        """Return how much later all instances complete; inf stays inf.
+
+        It is the cost of a completion time, and what the slot is worth to instances to come.  What is evicted counts as
+        if it completed last.  All in hundredths: smaller differences are left to other terms.
+        """
+        latenesses: Floats = np.round(costs(completions_s, self.longest_s) + prices + evictions, 2)
+        return latenesses
+
+
+def reservations(
+    catalogue: Catalogue,
+    places: Sequence[Place],
+    free: Floats,
+    demand: Mapping[str, float],
+    run_times_s: Mapping[str, float],
+) -> Reservations:
+    """Return them for a pool with so many `free` (C,) slots of each place.
+
+    Further instances are expected in the proportions of `demand`, the slots that are held for each function, plus one
+    for each function of the catalogue.  One whose run time (on the fastest board) is not known is expected to run as
+    long as the others on average; at least one has to be known.
+    """
+    usual_s = float(np.mean(list(run_times_s.values())))
+    times_s = np.full((len(catalogue.functions), len(places)), np.inf)
+    for row, (name, function) in enumerate(catalogue.functions.items()):
+        for column, (board, kind) in enumerate(places):
+            if catalogue.fits(name, board, kind):
+                run_s = run_times_s.get(name, usual_s) * function.slowdown_on(board)
+                times_s[row, column] = catalogue.boards[board].load_s(kind) + run_s
+    mix = np.array([1.0 + demand.get(name, 0.0) for name in catalogue.functions])
+    longest_s = unavoidable_s(times_s) or usual_s
+    return Reservations(place_prices(costs(times_s, longest_s), mix, free), longest_s)

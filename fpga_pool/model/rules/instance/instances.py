@@ -17,11 +17,10 @@ from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, ObservedSlot
 from fpga_pool.model.objects.links import slot_links, wished_links
 from fpga_pool.model.objects.pool import CPU, JobState, Lease, LeaseKind, Slot, SlotState
-from fpga_pool.model.rules.batch.placing import held_by_instances, usable
+from fpga_pool.model.rules.batch.placing import held_by_instances, scarcity_by_kind, usable
 from fpga_pool.model.rules.instance.costs import bound_by_tasks, cost_of, jobs_by_slot, leaves_in_s, must_stay, price_of
 from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candidates, largest_linked
 from fpga_pool.model.rules.shared.changes import change_job, displace_task, end_lease, new_lease, send, settle_slots
-from fpga_pool.model.rules.shared.scarcity import scarcity_by_kind
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 

@@ -4,7 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
+from typing import Annotated
 
+from msgspec import Meta
+
+from fpga_pool.core.cluster.nodes import MOST_COST, SlowdownModel
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
@@ -14,6 +18,8 @@ from fpga_pool.model.fields import Number
 ENDED_INSTANCES = 5000
 #: A median of fewer instances says too little.
 FEWEST = 3
+#: A neighbour that costs less than this is none.
+LEAST_COST = 0.01
 #: In the place of a project: all projects.
 ALL_PROJECTS = ""
 
@@ -35,11 +41,20 @@ class ObservedModel(Message, frozen=True, kw_only=True):
     b_s_per_byte: Number
 
 
+class NeighbourCost(Message, frozen=True, kw_only=True):
+    """How much longer a function takes beside another one on its card, in parts of its time alone, as learned."""
+
+    function: str
+    beside: str
+    cost: Annotated[float, Meta(ge=0, le=MOST_COST)]
+
+
 class Observations(Message, frozen=True, kw_only=True):
     """Results of what has run in the pool."""
 
     run_times: tuple[RunTime, ...] = ()
     time_models: tuple[ObservedModel, ...] = ()
+    neighbour_costs: tuple[NeighbourCost, ...] = ()
 
     def run_time_s(self, project_id: str, function: str) -> float | None:
         """Return how long an instance probably runs: as others of its project, else as those of all projects."""
@@ -51,15 +66,22 @@ class Observations(Message, frozen=True, kw_only=True):
         return {entry.function: entry.median_s for entry in self.run_times if entry.project_id == ALL_PROJECTS}
 
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
-        """Return a catalogue with the observed time models in the place of its own."""
+        """Return a catalogue with the observed time models in the place of its own, and the costs of neighbours."""
         refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
         for model in self.time_models:
             if model.b_s_per_byte > 0 and model.function in catalogue.functions:
                 refitted[model.function][model.board] = TimeModel(model.a_s, model.b_s_per_byte)
-        if not refitted:
+        costs: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        for entry in self.neighbour_costs:
+            costs[entry.function][entry.beside] = entry.cost
+        if not refitted and not costs:
             return catalogue
         functions = {
-            name: replace(function, fpga_time={**function.fpga_time, **_known(refitted[name], function.fpga_time)})
+            name: replace(
+                function,
+                fpga_time={**function.fpga_time, **_known(refitted[name], function.fpga_time)},
+                neighbour_costs=costs[name],
+            )
             for name, function in catalogue.functions.items()
         }
         return replace(catalogue, functions=functions)
@@ -69,13 +91,22 @@ def _known(models: Mapping[str, TimeModel], boards: Mapping[str, TimeModel]) -> 
     return {board: model for board, model in models.items() if board in boards}
 
 
-def observed(ended: Iterable[tuple[str, str, float]], models: Mapping[tuple[str, str], TimeModel]) -> Observations:
-    """Return what is observed by the leases that have ended, see `observed_run_times`, and the refitted time models."""
+def observed(
+    ended: Iterable[tuple[str, str, float]],
+    models: Mapping[tuple[str, str], TimeModel],
+    slowdown: SlowdownModel | None = None,
+) -> Observations:
+    """Return what is observed by the leases that have ended, see `observed_run_times`, and what was learned of runs."""
     return Observations(
         run_times=observed_run_times(ended),
         time_models=tuple(
             ObservedModel(function=function, board=board, a_s=model.a_s, b_s_per_byte=model.b_s_per_byte)
             for (function, board), model in sorted(models.items())
+        ),
+        neighbour_costs=tuple(
+            NeighbourCost(function=str(function), beside=str(beside), cost=round(cost, 4))
+            for (function, beside), cost in (slowdown.costs() if slowdown is not None else {}).items()
+            if cost >= LEAST_COST
         ),
     )
 

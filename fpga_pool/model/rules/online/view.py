@@ -19,9 +19,8 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.job import EvictRequested
 from fpga_pool.model.objects.pool import CPU, Job, JobState, Slot, SlotState, is_cpu
-from fpga_pool.model.rules.batch.placing import held_by_others, usable
+from fpga_pool.model.rules.batch.placing import end_at, held_by_others, scarcity_by_kind, usable
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
-from fpga_pool.model.rules.shared.scarcity import scarcity_by_kind
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -278,7 +277,7 @@ class _Builder:
         return SlotNow(
             held,
             needs_port=_needs_load(found, queue),
-            end_s=max(_end_at(job) for job in queue),
+            end_s=max(end_at(job) for job in queue),
             movable=len(queue) == 1 and head.state is JobState.RUNNING and head.uuid in movable,
         )
 
@@ -311,7 +310,7 @@ class _Builder:
         asking = []
         for job in jobs:
             kept = self._catalogue.functions[job.function].progress_kept
-            left_s = _end_at(job) - self._now_s
+            left_s = end_at(job) - self._now_s
             whole_s = self._work_s(job)
             work_s = whole_s * _left_share(job, self._now_s) if kept else whole_s
             if left_s > work_s + self._slowest_load_s:
@@ -328,15 +327,7 @@ def whole_work_s(job: Job, models: TimeModels, boards: Collection[str]) -> float
     return min((model.seconds(job.input_bytes) for model in known), default=0.0)
 
 
-def _end_at(job: Job) -> float:
-    """Return when a job's computation is expected to end."""
-    planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
-    if job.started_at is not None:
-        return job.started_at + planned_s
-    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
-
-
 def _left_share(job: Job, now_s: float) -> float:
     """Return the share of what a job still had to do that it has to do now."""
     planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
-    return min(max(_end_at(job) - now_s, 0.0) / planned_s, 1.0) if planned_s > 0 else 0.0
+    return min(max(end_at(job) - now_s, 0.0) / planned_s, 1.0) if planned_s > 0 else 0.0

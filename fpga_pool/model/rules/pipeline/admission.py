@@ -9,8 +9,15 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
-from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, emptiest, owned, some
-from fpga_pool.model.rules.shared.requesters import known_requesters
+from fpga_pool.model.rules.shared.admission import (
+    as_stored,
+    check_function,
+    check_input,
+    emptiest,
+    known_requesters,
+    owned,
+    some,
+)
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 

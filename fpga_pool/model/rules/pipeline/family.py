@@ -17,11 +17,10 @@ from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import GaveUp, Planned, ResultLost
 from fpga_pool.model.messages.agents import InputSource
 from fpga_pool.model.objects.pool import CPU, PIPELINE_POLICY, BatchState, Host, Job, Slot, SlotState
-from fpga_pool.model.rules.batch.placing import held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.rules.batch.placing import held_by_others, least_scarce_first, usable, withdraw_from_former_host
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.pipeline.edges import lost, ready
 from fpga_pool.model.rules.shared.changes import change_job, grant_pool_leases
-from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 

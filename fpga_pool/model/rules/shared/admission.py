@@ -1,15 +1,36 @@
-"""The common part of the admission of batches, tasks, gangs and pipelines."""
+"""The common part of the admission of batches, tasks, gangs and pipelines: requesters and quotas among it."""
 
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
+from fpga_pool.model.exceptions import (
+    InvalidInput,
+    NoSlotFits,
+    NotFound,
+    QuotaExceeded,
+    UnknownFunction,
+    UnknownRequester,
+)
+from fpga_pool.model.messages.agents import Heartbeat
 from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
 from fpga_pool.model.objects.history import created
-from fpga_pool.model.objects.pool import Batch, BatchState, Job, Slot
-from fpga_pool.model.objects.servers import server_of
+from fpga_pool.model.objects.hosts import Server, server_of
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Slot
+from fpga_pool.model.objects.quotas import (
+    UNLIMITED,
+    Amounts,
+    ProjectLimits,
+    Quota,
+    QuotaLimits,
+    Resource,
+    ResourceQuota,
+)
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed, shared
 
 #: What is stored as a job.
 RequestedJob = JobRequest | SubtaskRequest
@@ -42,15 +63,11 @@ def as_stored(
     )
     jobs = [
         Job(
-            uuid=job.uuid,
+            **shared(job, Job),
             batch_uuid=batch.uuid,
             project_id=batch.project_id,
             user_id=batch.user_id,
             index=index,
-            name=job.name,
-            function=job.function,
-            requester=job.requester,
-            input_bytes=job.input_bytes,
             created_at=now_s,
             shard=shard,
         )
@@ -96,3 +113,112 @@ def owned(found: OwnedT, project_id: str, kind: str) -> OwnedT:
     if found.project_id != project_id:
         raise NotFound(f"no {kind} {found.uuid}")
     return found
+
+
+# ---- Requesters: hosts, and the servers of Nova that hosts report
+
+
+class _Sent(Protocol):
+    @property
+    def requester(self) -> str: ...
+
+
+def note_servers(tx: Transaction, heartbeat: Heartbeat) -> None:
+    """Store what a host says of its servers; those that it does not name have left it."""
+    if heartbeat.servers is None:
+        return
+    gone = {server.uuid: server for server in tx.servers(host=heartbeat.host)}
+    for observed in heartbeat.servers:
+        known = gone.pop(observed.uuid, None)
+        facts = {name: getattr(observed, name) for name in ("uuid", "project_id", "egress_bps", "held")}
+        if known is None:
+            tx.add(Server(name=f"{heartbeat.host}/{observed.uuid}", host=heartbeat.host, **facts))
+        elif changed(known, **facts) != known:
+            tx.save(changed(known, **facts))
+    tx.remove_servers([server.name for server in gone.values()])
+
+
+def servers_among(tx: Transaction, jobs: Iterable[_Sent]) -> Mapping[str, Server]:
+    """Return the servers that run among the requesters of jobs, as jobs name them."""
+    wanted = {uuid for job in jobs if (uuid := server_of(job.requester))}
+    found = tx.servers(uuids=wanted) if wanted else ()
+    # Of one that moves between hosts, where it is held.
+    return {server.requester: server for server in sorted(found, key=attrgetter("held"))}
+
+
+def known_requesters(tx: Transaction, hosts: Sequence[Host], jobs: Iterable[_Sent], project_id: str) -> set[str]:
+    """Return what jobs of a project may name as their requesters: all hosts, and servers of the project."""
+    servers = servers_among(tx, jobs).items()
+    return {host.name for host in hosts} | {name for name, server in servers if server.project_id == project_id}
+
+
+def sending_host(tx: Transaction, job: _Sent) -> str:
+    """Return the host by which the input of a job leaves; "" = its server runs nowhere."""
+    if not server_of(job.requester):
+        return job.requester
+    return next((server.host for server in servers_among(tx, [job]).values()), "")
+
+
+def can_hold(tx: Transaction, job: _Sent) -> bool:
+    """Return whether the flow of a job's requester can be held to its plan where it leaves."""
+    if not server_of(job.requester):
+        return bool(tx.host(job.requester).egress_driver)
+    return any(server.held for server in servers_among(tx, [job]).values())
+
+
+# ---- Quotas: whether a project may have more of the pool
+
+
+def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: Amounts) -> None:
+    """Raise QuotaExceeded, naming each resource of which a project would have more than its limit."""
+    exceeded = [
+        f"{resource}: {amount} requested, {used[resource]} of {limit} used"
+        for resource, amount in requested.items()
+        for limit in [limits.of(resource)]
+        if limit is not None and limit != UNLIMITED and used[resource] + amount > limit
+    ]
+    if exceeded:
+        raise QuotaExceeded(f"the quota of project {project_id} does not allow it: {'; '.join(exceeded)}")
+
+
+def quota_of(project_id: str, limits: ProjectLimits, used: Amounts) -> Quota:
+    """Return the limits in force for a project, and what it uses of them."""
+    in_force = limits.in_force
+    return Quota(
+        project_id=project_id,
+        resources=tuple(
+            ResourceQuota(
+                resource=resource,
+                limit=UNLIMITED if (limit := in_force.of(resource)) is None else limit,
+                default=limits.own.of(resource) is None,
+                used=used.get(resource),
+            )
+            for resource in Resource
+        ),
+    )
+
+
+class ValidTickets:
+    """Tickets that have not expired, by project; used under its caller's lock.
+
+    The time of expiry must not decrease from one call of `add` to the next.
+    """
+
+    def __init__(self) -> None:
+        #: Tickets that expire together: when, whose and how many; the next to expire first.
+        self._given: deque[tuple[float, str, int]] = deque()
+        self._of: Counter[str] = Counter()
+
+    def of(self, project_id: str, now_s: float) -> int:
+        """Return how many a project has."""
+        while self._given and self._given[0][0] <= now_s:
+            _, project, number = self._given.popleft()
+            self._of[project] -= number
+            if not self._of[project]:
+                del self._of[project]
+        return self._of[project_id]
+
+    def add(self, project_id: str, number: int, expire_s: float) -> None:
+        """Count tickets that expire together."""
+        self._given.append((expire_s, project_id, number))
+        self._of[project_id] += number

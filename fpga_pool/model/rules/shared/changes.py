@@ -8,13 +8,22 @@ from dataclasses import replace
 from fpga_pool.model import values
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded, JobReopened
 from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed, Skipped
-from fpga_pool.model.lifecycle.lease import LEASE, LeaseBroken, LeaseReleased, LeaseRestored
-from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, ResumeRequested
+from fpga_pool.model.lifecycle.slot import (
+    LEASE,
+    SLOT,
+    DrainCompleted,
+    DrainRequested,
+    LeaseBroken,
+    LeaseReleased,
+    LeaseRestored,
+    ResumeRequested,
+)
 from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, TaskDisplaced, TaskFailed
 from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, ReleaseJob, ShapeFlow
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.gangs import Processor
 from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     CPU,
@@ -28,11 +37,10 @@ from fpga_pool.model.objects.pool import (
     Slot,
     SlotState,
 )
-from fpga_pool.model.objects.servers import server_of
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.pipeline.edges import skipped, unneeded
-from fpga_pool.model.rules.shared.requesters import can_hold, sending_host
+from fpga_pool.model.rules.shared.admission import can_hold, sending_host
 from fpga_pool.model.transaction import Transaction
 
 # ---- Jobs

@@ -15,9 +15,9 @@ from fpga_pool.model.objects.pool import NEVER, PIPELINE_POLICY, Batch, Host, Jo
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import owned_batch
 from fpga_pool.model.rules.gang.admission import owned_gang
-from fpga_pool.model.rules.inventory.designs import visible_design
 from fpga_pool.model.rules.pipeline.admission import owned_pipeline
 from fpga_pool.model.rules.shared.admission import owned
+from fpga_pool.model.rules.shared.designs import visible_design
 from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fpga_pool.core.cluster.nodes import SlowdownModel
 from fpga_pool.core.cluster.policies import EarliestHost
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
@@ -32,6 +33,8 @@ class PoolPolicies:
     gangs: GangPolicy
     tasks: TaskPolicy
     pipelines: EarliestHost = field(default_factory=EarliestHost)
+    #: Returns what is known of how functions slow each other down on a card; None = nothing.
+    slowdown: Callable[[], SlowdownModel | None] = lambda: None
 
 
 class Families(NamedTuple):
@@ -51,7 +54,9 @@ def new_families(catalogue: Catalogue, settings: PoolSettings, policies: PoolPol
         return name not in (TASK_POLICY, PIPELINE_POLICY) and not policies.online.is_online(name)
 
     return Families(
-        batches=BatchFamily(catalogue, settings, policies.batches, policies.default_batch, is_planned),
+        batches=BatchFamily(
+            catalogue, settings, policies.batches, policies.default_batch, is_planned, policies.slowdown
+        ),
         online=OnlineFamily(catalogue, settings, policies.online),
         gangs=GangFamily(settings, policies.gangs),
         tasks=TaskFamily(catalogue, settings, policies.tasks),

@@ -24,7 +24,7 @@ from fpga_pool.model.messages.agents import (
 from fpga_pool.model.objects.history import created, with_event
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
-from fpga_pool.model.rules.batch.dependencies import settle_dependencies
+from fpga_pool.model.rules.batch.admission import settle_dependencies
 from fpga_pool.model.rules.gang.decisions import give_up_gangs
 from fpga_pool.model.rules.gang.reports import (
     compare_gangs,
@@ -33,9 +33,9 @@ from fpga_pool.model.rules.gang.reports import (
     refuse_foreign_processors,
 )
 from fpga_pool.model.rules.instance.instances import compare_hold, instance_leases
+from fpga_pool.model.rules.shared.admission import note_servers
 from fpga_pool.model.rules.shared.changes import change_job, change_slot, displace_jobs, send
 from fpga_pool.model.rules.shared.reports import require_agent
-from fpga_pool.model.rules.shared.requesters import note_servers
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 

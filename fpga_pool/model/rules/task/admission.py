@@ -14,12 +14,12 @@ from fpga_pool.model.objects.pool import Slot
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
-from fpga_pool.model.rules.shared.admission import as_stored, emptiest, owned
+from fpga_pool.model.rules.shared.admission import as_stored, emptiest, known_requesters, owned
 from fpga_pool.model.rules.shared.changes import change_task
-from fpga_pool.model.rules.shared.requesters import known_requesters
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import shared
 
 
 def create_task(
@@ -39,30 +39,14 @@ def create_task(
     if not 1 <= count <= MOST_SLOTS:
         raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, found {count}")
     _check_shapes(request.shapes, count)
-    requested = [
-        JobRequest(
-            uuid=share.uuid,
-            name=share.name,
-            function=request.function,
-            requester=share.requester,
-            input_bytes=share.input_bytes,
-        )
-        for share in request.shares
-    ]
+    requested = [JobRequest(function=request.function, **shared(share, JobRequest)) for share in request.shares]
     slots = tx.slots()
     requesters = known_requesters(tx, tx.hosts(), requested, request.project_id)
     check_batch(requested, requesters, slots, catalogue, settings, each="shares")
     shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
     task = Task(
-        uuid=request.uuid,
-        project_id=request.project_id,
-        user_id=request.user_id,
-        name=request.name,
-        function=request.function,
+        **shared(request, Task) | {"shares": count},
         slots=request.most_slots,
-        shares=count,
-        shapes=request.shapes,
-        topology=request.topology,
         input_bytes=max(share.input_bytes for share in request.shares),
         created_at=now_s,
         shard=shard,

@@ -26,10 +26,15 @@ from fpga_pool.model.objects.tasks import (
     longest_queue,
     slot_of_share,
 )
-from fpga_pool.model.rules.batch.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.rules.batch.placing import (
+    held_by_instances,
+    held_by_others,
+    least_scarce_first,
+    usable,
+    withdraw_from_former_host,
+)
 from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.shared.changes import change_job, change_task, end_lease, new_lease
-from fpga_pool.model.rules.shared.scarcity import least_scarce_first
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import EarliestStart, HostSlots, holds, slots_by_host
 from fpga_pool.model.transaction import Transaction

@@ -17,8 +17,7 @@ from typing import Any
 from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSupervisor, Parts
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSupervisor, Parts, Taps
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)

@@ -73,6 +73,8 @@ class GuestUse:
         self._lock = threading.Lock()
         self._hold: HoldSlot | None = None
         self._running = threading.Lock()
+        #: Inputs and results of what was computed here, over the card's DMA.
+        self.moved_bytes = 0
 
     @property
     def virtual_function(self) -> str:
@@ -110,6 +112,7 @@ class GuestUse:
             watch.start()
             try:
                 result = self._driver.run(self._address, hold.function, input_bytes, source, sink, hold.project_id)
+                self.moved_bytes += input_bytes + sink.stat().st_size
             finally:
                 watch.cancel()
         return result.seconds

@@ -1,4 +1,4 @@
-"""Placement of guests on pCPUs, and the file that keeps it over restarts of the agent.
+"""Placement of guests on pCPUs, as nova.conf must allow it, and the file that keeps it over restarts of the agent.
 
 A pCPU carries at most one vCPU of the foreground and one of the background.  Guests may have changed their tier since
 they started, so the hypervisor alone does not know where each belongs.
@@ -10,8 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from oslo_config import cfg
+
+from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.drivers.tiers.domain import TIERS
-from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.flavor import Tier
 
 
@@ -131,3 +134,40 @@ class Book:
             instance: Entry(place=Place(Tier(entry["tier"]), tuple(entry["pcpus"])), seen_s=entry["seen_s"])
             for instance, entry in plain.items()
         }
+
+
+# ---- Options that nova-compute needs where pCPUs carry tiers, checked before guests start
+
+#: One guest of each tier.
+VCPUS_PER_PCPU = 2
+
+
+def check_nova_conf(path: Path, pcpus: Collection[int]) -> None:
+    """Refuse a nova.conf with which Nova would not give these pCPUs one vCPU of each tier.
+
+    InvalidInput says what is to be set.
+    """
+    nova = cfg.ConfigOpts()
+    nova.register_opts([cfg.StrOpt("cpu_shared_set"), cfg.StrOpt("cpu_dedicated_set")], "compute")
+    nova.register_opts([cfg.FloatOpt("cpu_allocation_ratio")])
+    try:
+        nova(args=[], project="nova", default_config_files=[str(path)], default_config_dirs=[])
+        shared, ratio = nova.compute.cpu_shared_set, nova.cpu_allocation_ratio
+        dedicated = nova.compute.cpu_dedicated_set
+    except (cfg.Error, ValueError) as error:
+        raise InvalidInput(f"[tiers] nova_conf: {path}: {error}") from error
+    wanted = ",".join(str(pcpu) for pcpu in sorted(pcpus))
+    if parse_pcpus(shared or "") != frozenset(pcpus):
+        raise InvalidInput(
+            f"{path}: [compute] cpu_shared_set is {shared or 'not set'}; [tiers] pcpus is {wanted}: they must be "
+            "equal, because guests of the shared set without a tier would run between the two tiers"
+        )
+    if parse_pcpus(dedicated or "") & frozenset(pcpus):
+        raise InvalidInput(
+            f"{path}: [compute] cpu_dedicated_set overlaps with [tiers] pcpus {wanted}; they must be disjoint"
+        )
+    if ratio != VCPUS_PER_PCPU:
+        raise InvalidInput(
+            f"{path}: cpu_allocation_ratio is {'not set' if ratio is None else ratio}; it must be"
+            f" {VCPUS_PER_PCPU:.1f}: a pCPU carries a vCPU of each tier"
+        )

@@ -40,7 +40,6 @@ class Allocations(Protocol):
 
     def allocated(self, instance: str) -> Allocated:
         """Return the number of slots by the uuid of their provider."""
-        ...
 
 
 class Instances:

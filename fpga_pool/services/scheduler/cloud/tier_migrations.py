@@ -51,7 +51,6 @@ class Agents(Protocol):
 
     def tiers(self, host: str) -> list[GuestTier]:
         """Return the guests of a host that are in a tier."""
-        ...
 
 
 class TierMigrations:

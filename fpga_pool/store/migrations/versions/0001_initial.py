@@ -1,6 +1,6 @@
 """The schema of release 0.1.0: every object of the pool, the outbox, and the runs that time models are fitted to.
 
-A migration stays as it is while the code moves on: it names plain SQL types, not the classes of `store.tables.models`.
+A migration stays as it is while the code moves on: it names plain SQL types, not the classes of objects.
 """
 
 from typing import Any
@@ -87,7 +87,7 @@ def _create_hosts() -> None:
         sa.Column("name", NAME, primary_key=True),
         *_columns(WORD, "agent_id", "egress_driver"),
         *_columns(NAME, "data_address", "shard", "availability_zone", "node"),
-        *_columns(LONG_TEXT, "history", "flows"),
+        *_columns(LONG_TEXT, "history", "flows", "counters"),
         *_columns(FLAG, "alive", "data_tls"),
         *_columns(INTEGER, "data_port", "boot", "beat", "reported", "changed_in", "generation"),
         *_columns(INTEGER, "refused_streams", "refused_commands", "refused_messages"),
@@ -407,18 +407,17 @@ def _create_designs() -> None:
     op.create_table(
         "designs",
         sa.Column("uuid", UUID, primary_key=True),
-        *_columns(WORD, "project_id", "user_id", "name"),
-        sa.Column("function", WORD, nullable=False, unique=True),
-        *_columns(WORD, "sha256", "signer"),
+        *_columns(WORD, "project_id", "user_id", "name", "function", "sha256", "signer"),
         *_columns(STATE, "state"),
         *_columns(LONG_TEXT, "manifest", "reason", "history"),
         *_columns(FLAG, "public"),
         *_columns(INTEGER, "size_bytes", "generation"),
         *_columns(NUMBER, "created_at", "event_at"),
-        sa.UniqueConstraint("project_id", "name"),
         **TABLE_OPTIONS,
     )
     op.create_index("ix_designs_last_event", "designs", ["event_at"])
+    op.create_index("ix_designs_name_in_project", "designs", ["project_id", "name"], unique=True)
+    op.create_index("ix_designs_function", "designs", ["function"], unique=True)
     op.create_table(
         "design_files",
         sa.Column("design", UUID, sa.ForeignKey("designs.uuid"), primary_key=True),

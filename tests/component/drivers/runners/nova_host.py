@@ -3,7 +3,7 @@
 from fpga_pool.drivers.runners.nova import NovaRunner, Times
 from fpga_pool.drivers.runners.nova_servers import Servers
 from fpga_pool.drivers.runners.process_guests import ProcessGuests
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.flavor import Tier
 
 from .compute_api import Tiers

@@ -10,7 +10,7 @@ import pytest
 
 from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 

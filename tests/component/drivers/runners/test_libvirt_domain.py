@@ -15,7 +15,7 @@ from fpga_pool.drivers.runners.domain import (
     new_domain,
 )
 from fpga_pool.drivers.tiers.domain import PROCESS_URI, Before, parse
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
 

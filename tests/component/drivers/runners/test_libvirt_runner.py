@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, SavedMemory
-from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

@@ -5,7 +5,7 @@ import requests
 from keystoneauth1 import session as keystone_session
 from oslo_config import cfg
 
-from fpga_pool.drivers.runners.nova_login import CONNECT_RETRIES, TIMEOUT_S, log_in
+from fpga_pool.drivers.nova_api import CONNECT_RETRIES, TIMEOUT_S, log_in
 from fpga_pool.drivers.runners.nova_servers import Servers
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 
 pytest.importorskip("libvirt")

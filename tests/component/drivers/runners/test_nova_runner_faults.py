@@ -6,7 +6,7 @@ from keystoneauth1.exceptions import BadGateway, ConnectTimeout, Forbidden
 from keystoneauth1.exceptions import EndpointNotFound as CatalogEndpointNotFound
 from openstack.exceptions import DuplicateResource, EndpointNotFound, HttpException
 
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 
 pytest.importorskip("libvirt")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
 
 pytest.importorskip("libvirt")

@@ -14,8 +14,7 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailabl
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
-from fpga_pool.services.agent.instances.supervisor import Parts
-from fpga_pool.services.agent.instances.taps import Taps
+from fpga_pool.services.agent.instances.supervisor import Parts, Taps
 
 HOOK = Path(__file__).parents[4] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 SLOTS = ["h0/sim0/slot0", "h0/sim0/slot1"]

@@ -8,8 +8,7 @@ from oslo_config import cfg
 
 from fpga_pool.model.exceptions import Unauthenticated
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.transport import AGENT_TOPIC, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.configured import agent_gate

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fpga_pool.model.agent.invariants import validate
 from fpga_pool.model.agent.objects import Phase
+from support.agent_invariants import validate
 
 from .held import OTHER, SLOT, Jobs, files, give
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.agent.gangs.process import Key, Phase
+from fpga_pool.model.agent.gang_process import Key, Phase
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.gangs import SaveProcess, SetTier, StopProcess

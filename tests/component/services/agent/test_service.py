@@ -3,6 +3,7 @@
 import threading
 
 from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.drivers import host_meter
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidInput
@@ -43,6 +44,23 @@ def test_a_heartbeat_tells_how_slots_are_linked(bench, new_driver):
     bench.start()
     told = [slot.links for slot in bench.agent.heartbeat().slots]
     assert told == [*(f"box ring 2 1 line 3 {number}" for number in range(3)), ""]
+
+
+def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_other(bench, monkeypatch, until):
+    bench.assign("j")
+    until(lambda: bench.told("j")[-1:] == ["JobFinished"])
+    monkeypatch.setattr(host_meter, "INTERVAL_S", 0.0)
+    found = bench.agent.heartbeat().counters
+    monkeypatch.undo()
+    assert bench.agent.heartbeat().counters is None
+    assert found == bench.agent.meter.last
+    assert found.memory_bytes > found.used_bytes > 0
+    # The worker of the CPU pool moves nothing over a DMA.
+    (card,) = found.cards
+    assert card.card == "sim0"
+    # 20 bytes of input, and a digest in hexadecimal with a line's end.
+    assert bench.worker.moved_bytes == 20 + 65
+    assert card.dma_bps > 0
 
 
 def test_an_agent_speaks_for_its_host_until_another_does(new_bench, until):

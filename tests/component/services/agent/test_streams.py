@@ -1,14 +1,13 @@
 """What the data port may do, by the jobs that the agent holds."""
 
-from dataclasses import replace
-
 import pytest
 
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 from fpga_pool.model.messages.agents import ObservedFlow
+from fpga_pool.model.values import changed
+from fpga_pool.services.agent.job_files import FlowMeter
 from fpga_pool.services.agent.streams import Streams
-from fpga_pool.transfer.flow_meter import FlowMeter
 from fpga_pool.transfer.handler import SmallInput
 from fpga_pool.transfer.tokens import TransferGrant
 
@@ -37,19 +36,19 @@ def test_a_stream_that_was_seen_is_reported_with_its_source_for_the_attempt_it_i
     streams, jobs, commands, journal, reported
 ):
     jobs.order(commands.assign("j"))
-    streams.seen(replace(GRANT, source="2001:db8::1:5000"))
+    streams.seen(changed(GRANT, source="2001:db8::1:5000"))
     assert reported() == [("FlowSeen", "j", 1)]
     ((_, report),) = journal.reports(10)
     assert (report.source_address, report.source_port) == ("2001:db8::1", 5000)
-    assert refusal(streams.seen, replace(GRANT, attempt=2, source="192.0.2.1:5000")) == "wrong_attempt"
-    assert refusal(streams.seen, replace(GRANT, project_id="q", source="192.0.2.1:5000")) == "unknown_job"
+    assert refusal(streams.seen, changed(GRANT, attempt=2, source="192.0.2.1:5000")) == "wrong_attempt"
+    assert refusal(streams.seen, changed(GRANT, project_id="q", source="192.0.2.1:5000")) == "unknown_job"
     assert len(reported()) == 1
 
 
 def test_a_stream_that_is_faster_than_the_command_hears_of_it_and_one_of_a_later_attempt_goes_on_waiting(
     streams, jobs, commands
 ):
-    now, later = streams.announcement(GRANT), streams.announcement(replace(GRANT, attempt=2))
+    now, later = streams.announcement(GRANT), streams.announcement(changed(GRANT, attempt=2))
     assert not now.done()
     jobs.order(commands.assign("j"))
     assert now.result(0) is None
@@ -67,7 +66,7 @@ def test_tokens_of_a_released_job_are_refused_at_once_and_those_of_its_next_atte
     jobs.order(commands.assign("j"))
     jobs.order(commands.release("j"))
     assert refusal(streams.announcement, GRANT) == "unknown_job"
-    assert not streams.announcement(replace(GRANT, attempt=2)).done()
+    assert not streams.announcement(changed(GRANT, attempt=2)).done()
 
 
 @pytest.mark.parametrize("name", ["../../victim.txt", "..", "", "a/b", "j.part"])
@@ -88,7 +87,7 @@ def test_a_job_that_is_not_held_or_of_another_project_is_unknown(streams, jobs, 
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_a_token_of_another_attempt_is_refused(streams, jobs, commands, attempt):
     jobs.order(commands.assign("j", attempt=2))
-    grant = replace(GRANT, attempt=attempt)
+    grant = changed(GRANT, attempt=attempt)
     for call in (streams.admit, streams.result):
         assert refusal(call, grant) == "wrong_attempt"
     assert refusal(streams.progress, grant, 10) == "wrong_attempt"
@@ -117,7 +116,7 @@ def test_the_stream_of_an_older_attempt_is_stopped_when_the_job_comes_back(strea
     streams.progress(GRANT, 10)
     jobs.order(commands.assign("j", attempt=2))
     assert refusal(streams.progress, GRANT, 11) == "wrong_attempt"
-    assert streams.admit(replace(GRANT, attempt=2)).spool_path == jobs.files.input_path("j")
+    assert streams.admit(changed(GRANT, attempt=2)).spool_path == jobs.files.input_path("j")
 
 
 def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands):
@@ -135,7 +134,7 @@ def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands
 def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(streams, jobs, commands):
     jobs.order(commands.assign("j"))
     jobs.order(commands.assign("k", attempt=2))
-    both = [SmallInput(GRANT, b"x"), SmallInput(replace(GRANT, job="k"), b"y")]
+    both = [SmallInput(GRANT, b"x"), SmallInput(changed(GRANT, job="k"), b"y")]
     none, refused = streams.stage_small(both)
     assert (none, refused.reason) == (None, "wrong_attempt")
     assert (jobs.get("j").phase, jobs.get("k").phase) == (Phase.STAGED, Phase.WAITING)

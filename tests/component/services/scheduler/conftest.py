@@ -36,8 +36,7 @@ from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity
-from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint

@@ -7,9 +7,9 @@ import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
 
-from fpga_pool.conf import notifications as options
+from fpga_pool.conf.services import NOTIFICATIONS_GROUP, NOTIFICATIONS_OPTS
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
-from fpga_pool.rpc.notifications import departures
+from fpga_pool.rpc.notifier import departures
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def nova(pool, servers):
     """Nova's notifier, which the scheduler of the pool listens to, on an exchange of a test's own."""
     exchange = uuid4().hex
     cfg.CONF.set_override("control_exchange", exchange)
-    cfg.CONF.register_group(options.GROUP)
-    cfg.CONF.register_opts(options.OPTS, options.GROUP)
+    cfg.CONF.register_group(NOTIFICATIONS_GROUP)
+    cfg.CONF.register_opts(NOTIFICATIONS_OPTS, NOTIFICATIONS_GROUP)
     cfg.CONF.set_override("transport_url", "fake://", "nova_notifications")
     cfg.CONF.set_override("exchange", exchange, "nova_notifications")
     listening = departures(cfg.CONF, pool.service.departures.note)

@@ -16,7 +16,7 @@ from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler.planner import DryRuns
-from fpga_pool.store.tables.models import Base
+from fpga_pool.store.tables import METADATA
 
 EVERYTHING = Page(limit=100)
 
@@ -57,7 +57,7 @@ def test_what_a_dry_run_of_an_idle_pool_says_is_what_the_creation_then_plans(run
 def rows(running):
     """Return how many rows each table has."""
     with running.store.reading() as tx:
-        tables = Base.metadata.sorted_tables
+        tables = METADATA.sorted_tables
         return {table.name: tx.connection.execute(select(func.count()).select_from(table)).scalar() for table in tables}
 
 

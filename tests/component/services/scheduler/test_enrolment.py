@@ -10,8 +10,7 @@ from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.values import changed
-from fpga_pool.rpc.identity import Gate, Identity
-from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.scheduler.enrolment import KeyRing, approve, invite, revoke
 from support.waiting import wait_until

@@ -1,11 +1,13 @@
 """Heartbeats and reports, as far as the database is spared and impostors are not believed."""
 
 import time
+import uuid
 
 import pytest
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
 from fpga_pool.model.messages.agents import JobStarted, ObservedFlow
+from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
 from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
@@ -60,6 +62,62 @@ def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent,
     assert generation(running) == before
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert generation(running) == before + 1
+
+
+COUNTERS = HostCounters(
+    at=1e9,
+    cpus=4.0,
+    busy_cpus=3.5,
+    memory_bytes=1 << 34,
+    guests=(GuestCounters(uuid=str(uuid.uuid4()), cpus=1.5),),
+    cards=(CardCounters(card="sim0", dma_bps=1e9),),
+)
+
+
+def test_counters_are_noted_without_a_transaction_and_stay_until_there_are_others(running, agent, until):
+    running.service.ownership.pause()
+    before = generation(running)
+    running.api.heartbeat(changed(agent.heartbeat(running.clock()), counters=COUNTERS))
+    for _ in range(2):  # beside it or after it
+        running.api.heartbeat(agent.heartbeat(running.clock()))
+    until(running.api.counters)
+    (load,) = running.api.counters()
+    assert (load.host, load.counters) == (agent.name, COUNTERS)
+    last = agent.heartbeat(running.clock())
+    running.api.heartbeat(last)
+    until(lambda: beat(running) == last.beat)
+    assert running.api.counters(agent.name) == [load]
+    assert running.api.counters("nobody") == []
+    running.api.heartbeat(changed(agent.heartbeat(running.clock()), counters=changed(COUNTERS, busy_cpus=0.5)))
+    until(lambda: running.api.counters()[0].counters.busy_cpus == 0.5)
+    assert generation(running) == before
+
+
+def test_counters_of_a_heartbeat_that_is_compared_in_full_are_noted_too(running, new_agent, until):
+    agent = new_agent()
+    running.api.heartbeat(changed(agent.heartbeat(running.clock()), counters=COUNTERS))
+    until(lambda: [load.counters for load in running.api.counters()] == [COUNTERS])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"busy_cpus": float("inf")},
+        {"received_bps": 1e300},
+        {"cpu_pressure": 1.5},
+        {"used_bytes": -1},
+        {"guests": (GuestCounters(uuid="me", cpus=1.0),)},
+        {"guests": (GuestCounters(uuid=str(uuid.uuid4()), cpus=-1.0),)},
+        {"cards": (CardCounters(card="sim0", dma_bps=float("inf")),)},
+        {"cards": (CardCounters(card="sim0", dma_bps=1.0),) * 65},
+    ],
+    ids=str,
+)
+def test_counters_beyond_their_bounds_are_refused_by_name_and_nothing_of_them_stays(running, agent, wrong):
+    with pytest.raises(InvalidInput, match=f"counters.{next(iter(wrong))}"):
+        running.api.heartbeat(changed(agent.heartbeat(running.clock()), counters=changed(COUNTERS, **wrong)))
+    running.service.heartbeat_intake.flush()
+    assert running.api.counters() == []
 
 
 def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):

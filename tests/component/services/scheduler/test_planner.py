@@ -239,4 +239,8 @@ def test_what_runs_on_one_card_have_shown_is_learned_from_the_database(quiet, ag
     other = Calibrator(service.store, quiet.catalogue, quiet.clock)
     other.refit()
     assert other.slowdown._terms == calibrator.slowdown._terms
-    assert service.policies.pipelines._slowdown() is calibrator.slowdown
+    assert Calibrator(service.store, quiet.catalogue, quiet.clock).learned()._terms == calibrator.slowdown._terms
+    # Pipelines, batches, and the weighers of Nova go by it.
+    assert service.policies.pipelines._slowdown() is service.policies.slowdown() is calibrator.slowdown
+    costs = {(one.function, one.beside): one.cost for one in quiet.api.observations().neighbour_costs}
+    assert costs["aes", "sha256"] == pytest.approx(calibrator.slowdown.cost("aes", ("sha256",)), abs=1e-4)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fpga_pool.rpc.follower import PoolFollower
+from fpga_pool.rpc.scheduler_api import PoolFollower
 from fpga_pool.services.scheduler.changes import COUNT_INTERVAL_S, Snapshots
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.store.tables.models import HostRow, SlotRow
+from fpga_pool.store.tables import HOSTS, SLOTS
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_a_removed_host_is_noticed(running, follower, until):
     kept, removed = running.host(), running.host()
     assert len(told(follower.now())) == 6
     with running.store.engine.begin() as connection:
-        connection.execute(SlotRow.__table__.delete().where(SlotRow.host == removed.name))
-        connection.execute(HostRow.__table__.delete().where(HostRow.name == removed.name))
+        connection.execute(SLOTS.delete().where(SLOTS.c.host == removed.name))
+        connection.execute(HOSTS.delete().where(HOSTS.c.name == removed.name))
     until(lambda: list(told(follower.now())) == [slot(kept, region) for region in ("r0", "r1", "r2")])
 
 
@@ -59,7 +59,7 @@ def test_rows_are_counted_now_and_then_only(running, jumping_clock):
     running.host()
     assert snapshots.changed_after(None).rows == (1, 3)
     with running.store.engine.begin() as connection:
-        connection.execute(SlotRow.__table__.delete())
+        connection.execute(SLOTS.delete())
     assert snapshots.changed_after(None).rows == (1, 3)
     jumping_clock.ahead_s += COUNT_INTERVAL_S
     assert snapshots.changed_after(None).rows == (1, 0)

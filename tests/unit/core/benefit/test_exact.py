@@ -7,7 +7,7 @@ from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import Clairvoyant, upper_bound, windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import CATALOGUES, card_pool, random_trace, reference_catalogue
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -92,7 +92,7 @@ def test_schedule_that_is_found_gains_what_the_optimum_says(seed, pool):
 
 def test_relaxation_is_between_the_optimum_and_the_bound():
     pool = card_pool(reference_catalogue("a"), 0.5)
-    jobs = random_trace(pool, 3.0, 8.0, 0)
+    jobs = random_trace(pool, 3.0, 5.0, 0)
     window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
     relaxed, found = (
         optimum(pool, window, jobs.last_arrival_s, step_s=0.25, gap=0.01, time_limit_s=limit_s)

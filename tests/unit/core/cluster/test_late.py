@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from fpga_pool.core.cluster.nodes import SlowdownUnit
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
@@ -34,12 +35,13 @@ def node(running=(), ready=(), memory_gb=16.0, accelerators=1):
 
 
 def taught(pairs):
-    """Return a policy that has seen each pair of types run at a total rate."""
-    policy = SlowdownUnit(corun=True, admission=True)
+    """Return a policy that has seen each type run alone, and each pair at a total rate."""
+    policy, view = SlowdownUnit(corun=True, admission=True), node()
     for _ in range(100):
         for (first, second), total in pairs.items():
             for one, other in ((first, second), (second, first)):
-                policy.observe(ACCELERATOR, subtask(0, one), 10, 20 / total, {(other,): 20 / total})
+                policy.observe(view, ACCELERATOR, subtask(0, one), 10, 10, {(): 10.0})
+                policy.observe(view, ACCELERATOR, subtask(0, one), 10, 20 / total, {(other,): 20 / total})
     return policy
 
 
@@ -85,6 +87,40 @@ def test_a_core_leaves_to_an_accelerator_what_completes_there_earlier():
     assert policy.pick(view, view.units[CPU]) is second
     view = node(ready=[first, second], accelerators=2)
     assert policy.pick(view, view.units[CPU]) is None
+
+
+def test_an_accelerator_in_use_leaves_to_an_idle_core_what_completes_there_earlier():
+    policy = taught({(0, 1): 1.6})
+    # Beside the other one it takes 10 s / 0.8 = 12.5 s.
+    for cpu_s, core_is_busy, starts in ((12.0, False, False), (13.0, False, True), (12.0, True, True)):
+        view = node(running=[subtask(0, 0)], ready=[subtask(1, 1, cpu_s=cpu_s), subtask(2, 2)])
+        view.units[CPU].running = [subtask(9, 2)] * (view.units[CPU].places if core_is_busy else 0)
+        assert (policy.pick(view, view.units[1]) is view.ready[0]) == starts
+
+
+def test_one_that_waits_alone_needs_more_gain_than_one_of_several():
+    policy = taught({(0, 1): 1.28})
+    view = node(running=[subtask(0, 0)], ready=[subtask(1, 1)])
+    assert policy.pick(view, view.units[1]) is None
+    view = node(running=[subtask(0, 0)], ready=[subtask(1, 1), subtask(2, 1)])
+    assert policy.pick(view, view.units[1]) is view.ready[0]
+
+
+def test_wrong_estimates_of_some_nodes_are_no_interference():
+    policy, kinds = SlowdownUnit(corun=True, admission=True), (node(), node())
+    kinds[1].kind = 1
+    for _ in range(100):  # alone and beside others alike: three times the estimate there, a third here
+        for view, factor in zip(kinds, (3.0, 1 / 3), strict=True):
+            policy.observe(view, ACCELERATOR, subtask(0, 0), 10, 10 * factor, {(): 10 * factor})
+            policy.observe(view, ACCELERATOR, subtask(0, 0), 10, 12 * factor, {(0,): 12 * factor})
+    # 10 / 12 of the rate alone.
+    assert policy.model.rate(0, (0,)) == pytest.approx(0.83, abs=0.04)
+
+
+def test_tells_how_long_a_run_would_have_taken_alone():
+    policy, view = taught({(0, 1): 1.0}), node()
+    assert policy.observe(view, ACCELERATOR, subtask(0, 0), 10, 20, {(1,): 20.0}) == pytest.approx(10, rel=0.1)
+    assert policy.observe(view, CPU, subtask(0, 0), 10, 20, {(1,): 20.0}) == 20
 
 
 def test_each_run_has_a_model_of_its_own():

@@ -2,16 +2,18 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.cluster.learned import (
+    FEATURES,
     FIRST_SHARE,
     LEAST_SHARE,
     MOST_SHARE,
+    PARAMETERS,
     SHORTLIST,
     Guard,
     Learned,
     LearnedParams,
+    Network,
+    features,
 )
-from fpga_pool.core.cluster.policies import Ect
-from fpga_pool.core.cluster.scorer import FEATURES, PARAMETERS, Network, features
 from fpga_pool.core.cluster.views import ClusterView, TaskView
 
 RNG = np.random.default_rng(0)
@@ -71,25 +73,41 @@ def test_features_beyond_those_of_the_training_count_as_at_the_edge():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_give_the_decisions_of_ect(bad):
+def test_weights_that_are_no_numbers_change_no_decision(bad):
     net = network()
     net.weights[3:900] = bad
-    learned, ect = Learned(LearnedParams(guard=False), net), Ect()
+    learned, without = Learned(LearnedParams(guard=False), net), Learned(LearnedParams(scorer=False), net)
     for seed in range(20):
-        assert learned.decide(view(seed), None, 5.0, RNG) == ect.decide(view(seed), None, 5.0, RNG)
+        assert learned.decide(view(seed), None, 5.0, RNG) == without.decide(view(seed), None, 5.0, RNG)
 
 
 def test_never_chooses_a_node_beyond_the_shortlist_whatever_the_weights():
-    ect = Ect()
     differs = 0
     for seed in range(60):
         there = view(seed)
         learned = Learned(LearnedParams(guard=False), network(seed, scale=1.0, limit=100.0))
-        costs = ect._cost(there, there.candidates(), 5.0, RNG)
+        costs = learned._cost(there, there.candidates(), 5.0, RNG)
         chosen = learned.decide(there, None, 5.0, RNG)
         assert costs[chosen] <= SHORTLIST * costs.min()
         differs += chosen != costs.argmin()
     assert differs > 5
+
+
+def test_waits_for_memory_and_for_what_is_urgent_count_and_so_does_the_work_that_is_left_to_others():
+    there = view(0, nodes=2)
+    there.kind[:], there.units[:], there.memory_gb[:] = [0, 1], 4.0, 16.0
+    there.task.work_s[:], there.task.path_s[:], there.backlog_s[:], there.backlog_gb_s[:] = 8.0, 20.0, 40.0, 0.0
+    learned = Learned()
+    # The input takes 0.8 s, the backlog of a class 40 s / 4, of which three quarters count.
+    assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [27.5, 27.5]
+    there.backlog_gb_s[0] = 16 * 30.0
+    assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [50.0, 27.5]
+    there.backlog_gb_s[0] = 0.0
+    there.task.path_s[1], there.task.work_s[1] = 19.0, 16.0
+    # A second later it is complete, but occupies 4 units for 2 s less.
+    assert learned.decide(there, None, 0.0, RNG) == 0
+    there.task.path_s[1] = 17.0
+    assert learned.decide(there, None, 0.0, RNG) == 1
 
 
 @pytest.mark.parametrize(("worse", "share"), [(1.0, LEAST_SHARE), (-1.0, MOST_SHARE)])

@@ -96,11 +96,11 @@ def test_processors_and_rates_are_the_same(rng):
         for asked in ((behind, front_usage, 0.96, width), (behind, front_usage, 2.0, width)):
             assert scans.idle_behind(*asked).tolist() == kernels.idle_behind(*asked).tolist()
         for gang in (0, 7):
-            asked = front, behind, behind_usage, gang, width, spared
-            assert scans.idle_in_front(*asked).tolist() == kernels.idle_in_front(*asked).tolist()
+            of_gang = front, behind, behind_usage, gang, width, spared
+            assert scans.idle_in_front(*of_gang).tolist() == kernels.idle_in_front(*of_gang).tolist()
     for gang in range(3):
         processors = np.flatnonzero(behind == gang)
         if len(processors):
             assert scans.all_idle(front, processors) == kernels.all_idle(front, processors)
-            asked = front_usage, behind_usage, processors, 0.5, 0.96
-            assert scans.behind_rate(*asked) == kernels.behind_rate(*asked)
+            placed = front_usage, behind_usage, processors, 0.5, 0.96
+            assert scans.behind_rate(*placed) == kernels.behind_rate(*placed)

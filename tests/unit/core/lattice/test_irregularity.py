@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.lattice.ranking import irregularity, variation_of
+from fpga_pool.core.lattice.paper import irregularity, variation_of
 
 
 def test_of_two_workloads():

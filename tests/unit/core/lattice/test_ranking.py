@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.lattice.ranking import DIMENSIONS, downset_ranks
+from fpga_pool.core.lattice.paper import DIMENSIONS, downset_ranks
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 
 _orders = st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=3, unique=True).filter(

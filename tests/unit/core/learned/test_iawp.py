@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fpga_pool.core.cluster.iawp import IawpParams, cosine
 from fpga_pool.core.cluster.policies import node_policy
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
-from fpga_pool.core.learned.iawp import IawpParams, cosine
 
 #: Metrics: share of cores and memory, two resources, speedup.
 RESOURCES = ("dram", "sm")

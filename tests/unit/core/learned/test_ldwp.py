@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import policy_with
+from fpga_pool.core.cluster.ldwp import Ldwp, LdwpParams
 from fpga_pool.core.cluster.views import ClusterView, TaskView
-from fpga_pool.core.learned.ldwp import Ldwp, LdwpParams
 from fpga_pool.model.exceptions import InvalidInput
 
 

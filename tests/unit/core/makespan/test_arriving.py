@@ -7,9 +7,9 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan import Ect
-from fpga_pool.core.makespan.greedy.execution import complete_plan
-from fpga_pool.core.makespan.network.fluid import transmit
-from fpga_pool.core.makespan.online.underway import plan_arriving
+from fpga_pool.core.makespan.execution import complete_plan
+from fpga_pool.core.makespan.fluid import transmit
+from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import PlanningAround
 from fpga_pool.core.types import BatchProblem, EarlierTransfers
 from support.seeds import seeds
@@ -113,7 +113,7 @@ def test_checker_accepts_both_plans_together(policy, verdict, seed):
         )  # fmt: skip
 
     egress_bps, ingress_bps = rng.uniform(0.5e8, 2e8, (2, 2))
-    first = batch(8)
+    first = batch(7)
     planned = Ect().decide(first, None, 0.0, rng)
     ends_s = planned.start_s + first.seconds[np.arange(first.jobs), planned.accelerator]
     ready_s = np.zeros(4)
@@ -123,7 +123,7 @@ def test_checker_accepts_both_plans_together(policy, verdict, seed):
         responder=first.responder[planned.accelerator[planned.segment_job]],
         begin_s=planned.segment_begin_s, end_s=planned.segment_end_s, bps=planned.segment_bps,
     )  # fmt: skip
-    second = batch(7, ready_s=ready_s)
+    second = batch(5, ready_s=ready_s)
     found = plan_arriving(policy, second, earlier, None, rng)
     assert found.lower_bound_s <= found.makespan_s
     both = BatchProblem(

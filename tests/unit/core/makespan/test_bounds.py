@@ -7,10 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from fpga_pool.core.makespan.bounds.batch import compute_bound, job_path_s, links_s, lower_bound
-from fpga_pool.core.makespan.bounds.held import backlog_bound_s
-from fpga_pool.core.makespan.greedy.execution import execute
-from fpga_pool.core.makespan.network.fluid import transmit
+from fpga_pool.core.makespan.bounds import backlog_bound_s, compute_bound, job_path_s, links_s, lower_bound
+from fpga_pool.core.makespan.execution import execute
+from fpga_pool.core.makespan.fluid import transmit
 from fpga_pool.core.types import BatchProblem
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect
-from fpga_pool.core.makespan.greedy.greedy import largest_first, place
+from fpga_pool.core.makespan.greedy import largest_first, place
 from fpga_pool.core.types import BatchProblem
 
 RNG = np.random.default_rng(0)

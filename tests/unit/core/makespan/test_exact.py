@@ -11,8 +11,8 @@ from scipy.optimize import linprog
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.integer import ExactParams, Limits
-from fpga_pool.core.makespan.greedy.execution import schedule
-from fpga_pool.core.makespan.network.fluid import transmit
+from fpga_pool.core.makespan.execution import schedule
+from fpga_pool.core.makespan.fluid import transmit
 from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.makespan.search.exact_models import balance, sequence
 from fpga_pool.core.types import BatchProblem

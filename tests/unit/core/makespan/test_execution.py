@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.types import BatchProblem
 
 

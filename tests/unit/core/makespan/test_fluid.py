@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.network.fluid import FluidNetwork, moves_over_network, transmit
+from fpga_pool.core.makespan.fluid import FluidNetwork, moves_over_network, transmit
 from fpga_pool.core.types import BatchProblem
 
 

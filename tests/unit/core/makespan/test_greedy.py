@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
-from fpga_pool.core.makespan.greedy.greedy import even_work_s, fitting_effort, greedy_plan
+from fpga_pool.core.makespan.greedy import even_work_s, fitting_effort, greedy_plan
 
 
 @given(data=st.data())

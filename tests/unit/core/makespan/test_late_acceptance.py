@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect, Makespan
-from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.makespan.search.best import MakespanParams, plan
 from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.makespan.bounds.batch import lower_bound
-from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.makespan.bounds import lower_bound
+from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.types import BatchProblem
 
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

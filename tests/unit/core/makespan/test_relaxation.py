@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan.bounds.relaxation import bisection, one_shot
+from fpga_pool.core.makespan.relaxation import bisection, one_shot
 
 
 def rng():

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Makespan
-from fpga_pool.core.makespan.network.fluid import Segments
-from fpga_pool.core.makespan.online.replan import ReplanParams, replan
-from fpga_pool.core.makespan.online.underway import Underway, underway_at
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.replan import ReplanParams, replan
+from fpga_pool.core.makespan.underway import Underway, underway_at
 from fpga_pool.core.types import BatchProblem
 
 NOTHING = Segments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))

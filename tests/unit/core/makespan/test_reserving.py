@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.greedy.reserving import costs, place_prices, unavoidable_s
+from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 
 #: Two kinds of requests on two classes of places: both are faster on the first, the long one needs it.
 SHORT, LONG = (100.0, 200.0), (1000.0, 2000.0)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.network.residual import Pieces, Residual, as_soon_as_possible, just_in_time
+from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible, just_in_time
 
 
 def piece(begin_s, end_s, bps):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.network.residual import Piece, Pieces, Residual, ResidualLinks, as_soon_as_possible
+from fpga_pool.core.makespan.residual import Piece, Pieces, Residual, ResidualLinks, as_soon_as_possible
 
 
 def residual(egress_bps, ingress_bps, pieces):

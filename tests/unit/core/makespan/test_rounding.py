@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan.bounds.relaxation import Relaxed, one_shot
 from fpga_pool.core.makespan.paper.cim import pseudo_forest, round_shares
+from fpga_pool.core.makespan.relaxation import Relaxed, one_shot
 
 
 def relaxed(*edges):

@@ -4,11 +4,11 @@ from collections import deque
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
-from fpga_pool.model.agent.invariants import validate
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.messages.agents import AssignJob, Command, ObservedSlot
 from fpga_pool.model.objects.pool import CPU, SlotState
+from support.agent_invariants import validate
 
 A, B, WORKER = "h/c/a", "h/c/b", "h/cpu/worker0"
 PARAMETERS = AgentParameters(hang_factor=2.0, hang_grace_s=1.0, fault_pause_s=(2.0, 7.0), retention_s=100.0)

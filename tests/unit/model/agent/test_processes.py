@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.agent.gangs.messages import (
+from fpga_pool.model.agent.gang_messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -19,8 +19,8 @@ from fpga_pool.model.agent.gangs.messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.gangs.process import Goal, HeldProcess, Key, Phase, Running, SeenAlive, Unseen, transition
-from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
+from fpga_pool.model.agent.gang_process import Goal, HeldProcess, Key, Phase, Running, SeenAlive, Unseen, transition
+from fpga_pool.model.agent.gang_processes import ProcessesState, handle
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command

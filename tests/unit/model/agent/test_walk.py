@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
-from fpga_pool.model.agent.invariants import validate
 from fpga_pool.model.agent.objects import Activity, Phase
 from fpga_pool.model.messages.agents import EvictJob, FreeSlot, HoldSlot, LoadFunction, ReleaseJob, RetimeJob
+from support.agent_invariants import validate
 
 from .bench import WORKER, A, B, Machine, assign, contents, replay
 

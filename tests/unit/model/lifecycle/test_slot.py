@@ -1,8 +1,15 @@
 import pytest
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
-from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, HostLost, ResumeRequested
+from fpga_pool.model.lifecycle.slot import (
+    LEASE,
+    SLOT,
+    DrainCompleted,
+    DrainRequested,
+    HostLost,
+    LeaseReleased,
+    ResumeRequested,
+)
 from fpga_pool.model.messages.agents import SlotChanged
 from fpga_pool.model.objects.pool import LeaseState, SlotState
 

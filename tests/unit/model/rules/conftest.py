@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect
-from fpga_pool.core.makespan.online.replan import replan
+from fpga_pool.core.makespan.replan import replan
 from fpga_pool.model.messages.agents import (
     Heartbeat,
     InputStaged,
@@ -33,8 +33,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task
-from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.rules.batch.holding import change_batch, hold_jobs
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, change_batch, create_batch, hold_jobs
 from fpga_pool.model.rules.batch.placing import require_answer
 from fpga_pool.model.rules.batch.planning import all_placed, batch_problem, commit_plan, snapshot
 from fpga_pool.model.rules.batch.replanning import commit_replan, replan_problem

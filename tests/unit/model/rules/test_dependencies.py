@@ -5,9 +5,8 @@ import pytest
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState
-from fpga_pool.model.rules.batch.dependencies import settle_dependencies
-from fpga_pool.model.rules.batch.holding import hold_jobs
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch.admission import hold_jobs, settle_dependencies
+from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.values import changed
 
 

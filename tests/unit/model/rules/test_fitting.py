@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fpga_pool.core.cluster.nodes import MOST_COST
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, larger_than_hosts
 from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
+from fpga_pool.model.rules.instance.observations import NeighbourCost, Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "i-1", False)
@@ -121,6 +123,37 @@ def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
     # f gains 8 on the fast board, 4 on the slow one; loading is 1 s of 100 s; evicting g costs its 4.
     assert gain == pytest.approx({"c0": 8.0, "c1": 8 * 0.99 - 4, "slow0": 4 * 0.99})
     assert found.slowdown[row(found, "a", "slow0")] == 2
+
+
+#: As CATALOGUE, once it is learned that f takes 1.5 times as long beside g, and 3 times as long beside h.
+LEARNED = Observations(
+    neighbour_costs=(
+        NeighbourCost(function="f", beside="g", cost=0.5),
+        NeighbourCost(function="f", beside="h", cost=2.0),
+        NeighbourCost(function="unknown", beside="g", cost=1.0),
+    )
+).applied_to(CATALOGUE)
+
+
+def test_a_function_takes_longer_beside_what_holds_slots_of_the_card_once_that_is_learned():
+    slots = [
+        ("a/c0/r0", "EMPTY", "", FREE), ("a/c0/r1", "BUSY", "g", POOL), ("a/c0/large0", "READY", "g", INSTANCE),
+        # Loaded but held by nobody, empty, and on another card: no neighbours.
+        ("b/c0/r0", "READY", "f", FREE), ("b/c0/r1", "READY", "g", FREE), ("b/c1/r0", "BUSY", "g", POOL),
+        ("c/c0/r0", "EMPTY", "", FREE), ("c/c0/r1", "BUSY", "h", POOL), ("c/c0/r2", "BUSY", "h", POOL),
+    ]  # fmt: skip
+    before = fitting(*slots)
+    found = Fitting(Providers.of(pool(*slots)), LEARNED, "f", 99.0)
+    for number, beside in ((row(found, "a", "c0"), 1.5 * 1.5), (row(found, "b", "c0"), 1.0)):
+        assert found.slowdown[number] == pytest.approx(max(before.slowdown[number], beside))
+    # Two of h would make it 9 times; what was learned is believed up to 4.
+    assert found.slowdown[row(found, "c", "c0")] == pytest.approx(1 + MOST_COST)
+    assert found.completions_s(1)[row(found, "b", "c0")] == 99.0
+    assert found.completions_s(1)[row(found, "a", "c0")] == pytest.approx(99.0 * 2.25 + 1.0)  # a load takes 1 s
+    # g has learned nothing of others.
+    assert (
+        Fitting(Providers.of(pool(*slots)), LEARNED, "g", 99.0).slowdown == fitting(*slots, function="g").slowdown
+    ).all()
 
 
 def test_the_best_of_each_provider_is_told_where_there_is_enough():

@@ -6,8 +6,8 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput, InvalidTransition
 from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.objects.pool import BatchState, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.holding import change_batch
-from fpga_pool.model.rules.batch.outlook import batch_detail
+from fpga_pool.model.rules.batch.admission import change_batch
+from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.batch.planning import batch_problem
 
 

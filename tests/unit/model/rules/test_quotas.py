@@ -12,7 +12,7 @@ from fpga_pool.model.messages.work import (
 )
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import TaskShape
-from fpga_pool.model.rules.shared.quotas import ValidTickets, check_quota, quota_of
+from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota, quota_of
 
 NOTHING = dict.fromkeys(set(Resource) - {Resource.REQUESTS_PER_S}, 0)
 WHO = {"uuid": "u", "project_id": "p", "user_id": "u"}

@@ -10,7 +10,7 @@ from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit import CATALOGUES, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import CATALOGUES, card_pool, random_trace, reference_catalogue
 from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Trace
 

@@ -120,7 +120,7 @@ def run(world, policy, seed=0, **values):
     return workload, simulate(world, workload, policy_with("cluster", policy, values), seed)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
     policy=st.sampled_from(policy_names("cluster")),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.model.agent.gangs.messages import ProcessesRestored
-from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
-from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
+from fpga_pool.model.agent.gang_messages import ProcessesRestored
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gang_processes import ProcessesState, handle
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.gangs import LaunchProcess, ProcessStarted, SaveProcess, SetTier, StopProcess

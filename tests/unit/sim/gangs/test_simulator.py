@@ -13,10 +13,10 @@ from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.sim.gangs.models import lublin, tsafrir
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import to_swf
-from fpga_pool.sim.gangs.trace import Nowhere, Trace, batch_means, bounded_slowdown, draw, trace_of, utilisation
-from fpga_pool.sim.gangs.workloads.models import lublin, tsafrir
+from fpga_pool.sim.gangs.trace import Sink, Trace, batch_means, bounded_slowdown, draw, trace_of, utilisation
 
 TWO_TIERS = (Keasy, Measy, MeasyPlus, Reasy)
 PAPER = (Keasy, Measy, Reasy)
@@ -36,7 +36,7 @@ def run(processors, trace, policy, *, usage=0.5, loss=0.1, used=0.5, sink=None, 
     return simulate(processors, trace, gangs, shares, policy, migration_s=migration_s, sink=sink)
 
 
-class Kept(Nowhere):
+class Kept(Sink):
     def __init__(self):
         self.stretches = []
 
@@ -195,7 +195,7 @@ ROWS = st.lists(
 )
 
 
-class Audited(Nowhere):
+class Audited(Sink):
     """Adds up what each gang does, and looks at who is where at every stretch."""
 
     def __init__(self, count):
@@ -291,7 +291,7 @@ def test_trials_delay_no_head_beyond_its_first_reservation():
                 tried.extend([move.gang] if move.how is How.TRY else [])
                 yield move
 
-    class InFront(Nowhere):
+    class InFront(Sink):
         def stretch(self, gang, begin_s, end_s, tier, processors, rate):
             if tier != "bg":
                 first_s.setdefault(gang, begin_s)
@@ -314,7 +314,7 @@ def test_a_gang_that_is_late_gives_way_to_no_trial_that_delays_the_head():
     trace = trace_of_rows(*rows, (2100, 2, 50, 800))
     starts_s = []
 
-    class InFront(Nowhere):
+    class InFront(Sink):
         def stretch(self, gang, begin_s, end_s, tier, processors, rate):
             if gang == 2 and tier != "bg":
                 starts_s.append(begin_s)
@@ -360,7 +360,7 @@ def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, l
                 promised.setdefault(head, reservation.begin_s)
             return reservation
 
-    class InFront(Nowhere):
+    class InFront(Sink):
         def stretch(self, gang, begin_s, end_s, tier, processors, rate):
             if tier != "bg":
                 first_s.setdefault(gang, begin_s)

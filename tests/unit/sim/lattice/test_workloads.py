@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.lattice.paper import Heft, Lattice
-from fpga_pool.core.lattice.ranking import irregularity
+from fpga_pool.core.lattice.paper import Heft, Lattice, irregularity
 from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate
 

@@ -94,7 +94,8 @@ export class DetailView {
 
   async #fetch({ kind, id }) {
     const path = encodeURIComponent(id);
-    if (kind === "slot" || kind === "host") return (await get(`/v1/${kind}s/${path}`))[kind];
+    if (kind === "host") return this.#host(id, (await get(`/v1/hosts/${path}`)).host);
+    if (kind === "slot") return (await get(`/v1/slots/${path}`)).slot;
     if (kind === "usage") {
       const [project, name] = id.split("/");
       const query = { project_id: project, function: name, state: "COMPLETED", limit: LISTED };
@@ -103,6 +104,21 @@ export class DetailView {
     }
     if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
     return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
+  }
+
+  /** Who may not list slots may not see what a host has measured either. */
+  async #host(name, found) {
+    if (this.pool.forbidden.has("slots")) return found;
+    const [load] = (await get(withQuery("/v1/counters", { host: name }))).counters;
+    if (!load) return found;
+    const { host: _, at, guests, cards, ...means } = load;
+    return {
+      ...found,
+      measured_at: at,
+      ...means,
+      guests: guests.map((guest) => `${shortId(guest.uuid)} ${guest.cpus} CPUs`),
+      dma: cards.map((card) => `${card.card} ${rate(card.dma_bps)}`),
+    };
   }
 
   #render({ kind, id }, found) {

@@ -1,6 +1,6 @@
-import importlib
-
 import pytest
+
+from fpga_pool.drivers.slots.functions import function_model
 
 
 @pytest.fixture
@@ -10,7 +10,7 @@ def compute(tmp_path):
     def run(name, data):
         source, sink = tmp_path / "source", tmp_path / "sink"
         source.write_bytes(data)
-        importlib.import_module(f"fpga_pool.drivers.slots.functions.{name}").run(source, sink)
+        function_model(name)(source, sink)
         return sink.read_bytes()
 
     return run

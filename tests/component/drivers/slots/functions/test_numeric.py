@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from fpga_pool.drivers.slots.functions import dnn, gmm
+from fpga_pool.drivers.slots.functions import images
 from fpga_pool.model.exceptions import InvalidInput
 
 
@@ -44,8 +44,8 @@ def test_mvm_refuses_a_matrix_that_is_not_as_large_as_its_header_says(compute):
 
 def reference_class(photo):
     """Return the class of one photo in whole-number arithmetic."""
-    first = dnn.weights("fpga_pool dnn layer 1", 3072, 64).astype(np.int64)
-    second = dnn.weights("fpga_pool dnn layer 2", 64, 10).astype(np.int64)
+    first = images.weights("fpga_pool dnn layer 1", 3072, 64).astype(np.int64)
+    second = images.weights("fpga_pool dnn layer 2", 64, 10).astype(np.int64)
     channels = [p >> 11 for p in photo] + [(p >> 5) & 63 for p in photo] + [p & 31 for p in photo]
     hidden = np.maximum(np.array(channels, dtype=np.int64) @ first, 0) >> 12
     return int(np.argmax(hidden @ second))
@@ -212,5 +212,10 @@ def test_gmm_refuses_wrong_sizes(compute):
 
 
 def test_gmm_parameters_are_those_of_the_reference():
-    assert (gmm.LEARNING_RATE, gmm.NEAR, gmm.FIRST_VARIANCE, gmm.LEAST_VARIANCE) == (0.05, 6.25, 225.0, 16.0)
-    assert (gmm.NEW_WEIGHT, gmm.BACKGROUND_SHARE, gmm.COMPONENTS) == (0.05, 0.7, 3)
+    assert (images.LEARNING_RATE, images.NEAR, images.FIRST_VARIANCE, images.LEAST_VARIANCE) == (
+        0.05,
+        6.25,
+        225.0,
+        16.0,
+    )
+    assert (images.NEW_WEIGHT, images.BACKGROUND_SHARE, images.COMPONENTS) == (0.05, 0.7, 3)

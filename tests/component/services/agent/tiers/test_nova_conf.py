@@ -2,9 +2,9 @@
 
 import pytest
 
-from fpga_pool.conf.drivers.tiers import parse_pcpus
+from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
+from fpga_pool.services.agent.tiers.layout import check_nova_conf
 
 GOOD = "[DEFAULT]\ncpu_allocation_ratio = 2.0\n[compute]\ncpu_shared_set = 2-5,^4\n"
 

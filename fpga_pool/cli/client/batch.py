@@ -1,0 +1,229 @@
+"""`fpga-pool batch` and `job`: batches that exist, their jobs, and what would become of a batch."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from textwrap import fill
+from typing import Any
+
+from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, Several
+from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
+from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
+from fpga_pool.cli.command import FAILED, Interrupted
+from fpga_pool.client import Client
+from fpga_pool.model.codec import to_plain
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.messages.requests import PlannedBatch, PlannedJob
+from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
+
+_WATCH_INTERVAL_S = 0.5
+
+#: How many jobs of a batch have ended, and how.
+_ENDED: Columns = tuple((name, attrgetter(f"jobs_{name}")) for name in ("completed", "failed", "cancelled"))
+#: What is shown of batches in a list.
+BATCHES: Columns = (
+    *("uuid", "name", "state", "jobs"),
+    *_ENDED,
+    "created_at",
+    ("pending_reason", attrgetter("withheld")),
+)
+
+
+def _took_s(batch: Batch) -> float | None:
+    began, ended = batch.dispatched_at, batch.ended_at
+    return None if began is None or ended is None else ended - began
+
+
+_SUMMARY = (
+    *("uuid", "name", "state", "policy", "cancel_requested", "priority", "deadline_at", "jobs"),
+    *_ENDED,
+    ("makespan_s", _took_s),
+    *("planned_makespan_s", "lower_bound_s", "planned_completion_s", "completion_bound_s"),
+    *("created_at", "dispatched_at", "ended_at"),
+)
+
+
+def details(batch: Batch, jobs: Sequence[Job], **more: Any) -> One:
+    """Return a batch, its jobs, and more of it."""
+    return single(batch, _SUMMARY, job_list=as_jobs(jobs), **more)
+
+
+class List(NewestLister):
+    """List batches, newest first."""
+
+    ASK, COLUMNS = Client.batches, BATCHES
+
+
+class Show(OneObject):
+    """Show a batch and its jobs."""
+
+    NOUN = "batch"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        detail = self.client.batch_detail(parsed_args.batch)
+        return details(
+            detail.batch,
+            self.client.jobs(detail.batch.uuid),
+            pending_reason=detail.pending_reason,
+            expected_at=detail.expected_at,
+            ends_at=detail.ends_at,
+            late_s=as_late(detail.late_s),
+        )
+
+
+class Watch(OneObject):
+    """Follow a batch to its end."""
+
+    NOUN = "batch"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
+        )
+        add_progress(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        """Look again and again; an interruption does not stop the batch."""
+        uuid = getattr(parsed_args, self.NOUN)
+        try:
+            batch = self._watch(uuid, parsed_args)
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: {self.NOUN} {uuid} continues") from None
+        if batch.state is not BatchState.COMPLETED:
+            self.status = FAILED
+        return single(batch, _SUMMARY)
+
+    def _watch(self, uuid: str, parsed_args: argparse.Namespace) -> Batch:
+        """Return the batch when it has ended."""
+        stream = self.app.stderr
+        deadline_s = time.monotonic() + parsed_args.timeout
+        with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
+            while True:
+                batch = self.client.batch(uuid)
+                show_progress(seen_progress(batch, self.client.jobs(batch.uuid)))
+                if batch.state in ENDED_BATCHES:
+                    return batch
+                if time.monotonic() > deadline_s:
+                    raise ServiceUnavailable(
+                        f"{self.NOUN} {batch.uuid} did not end within {parsed_args.timeout:g} s; it continues"
+                    )
+                time.sleep(_WATCH_INTERVAL_S)
+
+
+class Cancel(CancelWork):
+    """Cancel batches; what is complete is kept."""
+
+    NOUN, ASK = "batch", Client.cancel
+
+
+class Set(Several):
+    """Change the priority of batches."""
+
+    NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        add_priority(parser, required=True)
+
+    def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"priority": parsed_args.priority}
+
+
+class Hold(Several):
+    """Hold batches back: their jobs get no slots until `batch release`.
+
+    Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
+    """
+
+    NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
+    HELD = True
+
+    def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"held": self.HELD}
+
+
+class Release(Hold):
+    """Let the jobs of batches that were held back get slots."""
+
+    HELD = False
+
+
+def add_priority(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Describe the option."""
+    parser.add_argument(
+        "--priority",
+        type=int,
+        required=required,
+        metavar="N",
+        help="-100 to 100: of batches that wait, the highest is planned first (default: 0; above 0 managers only)",
+    )
+
+
+# ---- Jobs
+
+_JOBS = (
+    *("uuid", "name", "state", "function", "slot", "batch_uuid", "attempt", "input_bytes", "compute_s", "reason"),
+    "created_at",
+)
+
+
+class ListJobs(NewestLister, LongLister):
+    """List jobs of all batches, newest first."""
+
+    SHORT = ("uuid", "name", "state", "function")
+    FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
+    ASK, COLUMNS = Client.project_jobs, _JOBS
+
+
+class ShowJob(OneObject):
+    """Show a job: where it is, why it waits or failed, and when it is planned to start."""
+
+    NOUN, ASK = "job", Client.job
+    COLUMNS = (*_JOBS, "requester", "expected_at", "started_at", "finished_at", "ended_at", "error_code")
+
+
+# ---- Plans of batches that are not created
+
+#: So wide a value leaves the table within 80 columns.
+_WIDTH = 53
+
+
+def as_late(late_s: float | None) -> Shown:
+    """Return by how much a deadline is missed; None = it is not."""
+    return Shown(late_s, "" if late_s is None else f"late by {late_s:.3f} s")
+
+
+def _as_jobs(jobs: Sequence[PlannedJob]) -> Shown:
+    return as_lines(to_plain(jobs), (_wrapped(_line(job)) for job in jobs))
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, _WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+
+
+def _line(job: PlannedJob) -> str:
+    if job.start_s is None or job.end_s is None:
+        return f"{job.index}  {job.name}  waits"
+    return f"{job.index}  {job.name}  {job.slot}  {job.start_s:.3f} to {job.end_s:.3f} s"
+
+
+_PLAN = (
+    *("policy", "jobs", "input_bytes", "planned_makespan_s", "lower_bound_s", "planned_completion_s"),
+    *("completion_bound_s", "ends_at"),
+    ("late_s", lambda plan: as_late(plan.late_s)),
+    ("pending_reason", lambda plan: Shown(plan.pending_reason, _wrapped(plan.pending_reason))),
+    "expected_at",
+    ("job_list", lambda plan: _as_jobs(plan.job_list)),
+)
+
+
+def outlook(plan: PlannedBatch) -> One:
+    """Return a plan as one object."""
+    return single(plan, _PLAN)
+
+
+def job_table(plan: PlannedBatch) -> Table:
+    """Return the jobs of a plan, for formats of rows."""
+    return table(plan.job_list, ("index", "name", "function", "host", "slot", "start_s", "end_s"))

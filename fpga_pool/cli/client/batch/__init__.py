@@ -1,1 +1,0 @@
-"""`fpga-pool batch`."""

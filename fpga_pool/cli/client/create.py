@@ -1,0 +1,335 @@
+"""`fpga-pool batch create`, `retry`, `attach` and `fetch`: run jobs to their end, and get their results."""
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from cliff.formatters.base import SingleFormatter
+from cliff.show import ShowOne
+
+from fpga_pool.cli.arguments import deadline
+from fpga_pool.cli.client.base import PoolLister
+from fpga_pool.cli.client.batch import BATCHES, add_priority, job_table, outlook
+from fpga_pool.cli.client.columns import Table, as_seconds, table
+from fpga_pool.cli.client.progress import add_streams, following
+from fpga_pool.cli.command import FAILED, Interrupted
+from fpga_pool.client import BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.attach import AttachedRunner
+from fpga_pool.client.filters import BatchOptions
+from fpga_pool.client.runner import BatchRunner
+from fpga_pool.client.transfers import Goal
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.objects.pool import Batch
+
+T = TypeVar("T")
+
+#: Longest result that is shown in a table.
+_INLINE_BYTES = 100
+
+
+class CreateWork(PoolLister):
+    """Run jobs, one for each file, to their end."""
+
+    #: What the files make, and what a row of the results is called by.
+    NOUN, ROW = "batch", "file"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.add_work(parser)
+        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
+        self.add_ends(parser.add_mutually_exclusive_group())
+        add_streams(parser)
+
+    def add_ends(self, ends: Any) -> None:
+        """Describe what the command may end with, of which one can be chosen."""
+        ends.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
+        ends.add_argument(
+            "--no-wait",
+            action="store_true",
+            help="end as soon as the pool holds all files; `batch fetch` gets the results, from any machine",
+        )
+
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
+        parser.add_argument(
+            "--requester",
+            required=True,
+            metavar="HOST",
+            help="host of the pool from which the files are sent, or server:UUID of a server of your project",
+        )
+        self.add_choices(parser)
+        add_header(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
+
+    def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
+        """Return what each row of the results is called."""
+        files: Sequence[str] = parsed_args.files
+        return files
+
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is a kind's own."""
+
+    def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        if parsed_args.no_wait:
+            return table([self._submit(parsed_args)], BATCHES)
+        directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
+        try:
+            result = self._run_batch(parsed_args, directory, lambda runner: runner.run())
+            if not result.ok:
+                self.status = FAILED
+            rows = self.rows(parsed_args, result)
+            return results_table(self.ROW, rows, result, show_paths=parsed_args.output_dir is not None)
+        finally:
+            if parsed_args.output_dir is None and not _has_large_results(directory):
+                shutil.rmtree(directory)
+
+    def _submit(self, parsed_args: argparse.Namespace) -> Batch:
+        """Return what was created, once the pool holds all files."""
+        with tempfile.TemporaryDirectory(prefix="fpga-pool-") as directory:  # nothing is written to it
+            return self._run_batch(parsed_args, Path(directory), lambda runner: runner.submit())
+
+    def _run_batch(self, parsed_args: argparse.Namespace, directory: Path, act: Callable[[BatchRunner], T]) -> T:
+        with following(self, parsed_args) as options:
+            runner = self.runner(parsed_args, output_dir=directory, name=parsed_args.name, **options)
+            try:
+                return act(runner)
+            except KeyboardInterrupt:
+                raise self._interrupted(runner.batch_uuid) from None
+
+    def _interrupted(self, uuid: str) -> FpgaPoolError:
+        """Cancel it, as the command no longer waits for it."""
+        try:
+            self.client.cancel(uuid)
+        except NotFound:
+            return Interrupted(f"interrupted before the {self.NOUN} was created")
+        return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
+
+
+class Create(CreateWork):
+    """Run a batch, one job for each file, to its end."""
+
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
+        add_priority(parser)
+        parser.add_argument(
+            "--deadline",
+            type=deadline,
+            metavar="TIME",
+            help="when it is to be complete: in how many seconds from now, or a date such as 2026-01-31T12:00:00Z; of "
+            "equal priorities the earliest is planned first",
+        )
+        parser.add_argument(
+            "--after",
+            action="append",
+            default=[],
+            metavar="BATCH",
+            help="plan it when this batch is complete, and cancel it when that has failed; may be repeated",
+        )
+
+    def add_ends(self, ends: Any) -> None:
+        super().add_ends(ends)
+        ends.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
+            "loaded or sent",
+        )
+        ends.add_argument(
+            "--hold",
+            action="store_true",
+            help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
+            "the files",
+        )
+
+    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
+        header = header_of(parsed_args.header)
+        return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
+
+    def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
+        return self.client.runner(self.specs(parsed_args), **_options(parsed_args), **options)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Run it and show what came of it; or show what would, or what is held back."""
+        options = _options(parsed_args)
+        if parsed_args.hold:
+            options["held"] = True
+            held = self.client.create(self.specs(parsed_args), name=parsed_args.name, **options)
+            return table([held], BATCHES)
+        if not parsed_args.dry_run:
+            return super().take_action(parsed_args)
+        plan = self.client.dry_run(self.specs(parsed_args), **options)
+        return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show a plan as one object, where the format has such."""
+        if self._shows_one(parsed_args):
+            return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
+        return super().produce_output(parsed_args, column_names, data)
+
+    def _shows_one(self, parsed_args: argparse.Namespace) -> bool:
+        return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
+
+
+def _options(parsed_args: argparse.Namespace) -> BatchOptions:
+    options: BatchOptions = {"policy": parsed_args.policy, "after": parsed_args.after}
+    if parsed_args.priority is not None:
+        options["priority"] = parsed_args.priority
+    if parsed_args.deadline is not None:
+        options["deadline_at"] = parsed_args.deadline
+    return options
+
+
+class Retry(Create):
+    """Run the failed jobs of a batch again, as another batch.
+
+    The pool has not kept their files: they are sent again.
+    """
+
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="all files that the batch was created with, in that order"
+        )
+        add_header(parser)
+        self.add_choices(parser)
+
+    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
+        header = header_of(parsed_args.header)
+        return self.client.failed_jobs(parsed_args.batch, [JobSpec("", file, "", header) for file in parsed_args.files])
+
+    def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
+        """Return what each row of the results is called."""
+        return [outcome.name for outcome in result.jobs]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Run them as the batch was to run, and show what came of it."""
+        batch = self.client.batch(parsed_args.batch)
+        parsed_args.policy = parsed_args.policy or batch.policy
+        parsed_args.name = parsed_args.name or batch.name
+        return super().take_action(parsed_args)
+
+
+class _Continue(PoolLister):
+    """A command that ends with the results of a batch which was created earlier."""
+
+    def show(self, parsed_args: argparse.Namespace, runner: AttachedRunner) -> Table:
+        """Run it; an interruption ends the command only."""
+        try:
+            result: BatchResult = runner.run()
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: batch {parsed_args.batch} continues") from None
+        if not result.ok:
+            self.status = FAILED
+        return results_table("file", [outcome.name for outcome in result.jobs], result, show_paths=True)
+
+
+class Attach(_Continue):
+    """Continue a batch to its end: send what the pool does not hold yet, and fetch the results."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument(
+            "--files",
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help="the files that the batch was created with, in that order; not needed if the pool holds them all",
+        )
+        add_header(parser)
+        parser.add_argument(
+            "--output-dir",
+            type=Path,
+            metavar="DIR",
+            default=Path(),
+            help="directory of the results; those that it has already are kept (default: the current directory)",
+        )
+        add_streams(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        header = header_of(parsed_args.header)
+        jobs = [JobSpec("", file, "", header) for file in parsed_args.files]
+        with following(self, parsed_args) as options:
+            return self.show(
+                parsed_args,
+                self.client.attached_runner(parsed_args.batch, jobs, output_dir=parsed_args.output_dir, **options),
+            )
+
+
+class Fetch(_Continue):
+    """Fetch the results that the pool holds now, without waiting for others.
+
+    Exit status 1 if a result is missing: `batch attach` waits for all.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument("directory", type=Path, metavar="DIR", help="directory of the results")
+        add_streams(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with following(self, parsed_args) as options:
+            runner = self.client.attached_runner(
+                parsed_args.batch, goal=Goal.HELD, output_dir=parsed_args.directory, **options
+            )
+            return self.show(parsed_args, runner)
+
+
+# ---- Output
+
+
+def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+    """Show each job's result, or where it is; empty columns are left out."""
+    columns = [called, "state", "slot", "compute_s", "result"]
+    rows = [
+        [name, str(outcome.state), outcome.slot, as_seconds(outcome.compute_s), _shown(outcome)]
+        for name, outcome in zip(names, result.jobs, strict=True)
+    ]
+    if show_paths:
+        columns.append("path")
+        rows = [[*row, str(outcome.result or "")] for row, outcome in zip(rows, result.jobs, strict=True)]
+    if not result.ok:
+        columns.append("error")
+        rows = [[*row, outcome.reason] for row, outcome in zip(rows, result.jobs, strict=True)]
+    return columns, [tuple(row) for row in rows]
+
+
+def _shown(outcome: JobOutcome) -> str:
+    if outcome.result is None:
+        return ""
+    text = _inline(outcome.result)
+    return str(outcome.result) if text is None else text
+
+
+def _inline(path: Path) -> str | None:
+    """Return a result that is one short line of text."""
+    if path.stat().st_size > _INLINE_BYTES:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _has_large_results(directory: Path) -> bool:
+    return any(_inline(path) is None for path in directory.iterdir())
+
+
+def add_header(parser: argparse.ArgumentParser) -> None:
+    """Describe the option."""
+    parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
+
+
+def header_of(path: Path | None) -> bytes:
+    """Return what is sent before each file; InvalidInput if it cannot be read."""
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"--header {path}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,238 @@
+"""`fpga-pool pool` and `event`: the whole pool at a glance, in counts that it makes, and what happened in it."""
+
+import argparse
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from textwrap import fill
+from typing import Any, TypeVar
+
+from fpga_pool.cli.arguments import moment
+from fpga_pool.cli.client.base import TIMES, LongLister, Pages, PoolShowOne, add_projects, uuid_of
+from fpga_pool.cli.client.columns import One, Shown, Table, as_seconds, as_words, names, row, shown, table
+from fpga_pool.client import Client
+from fpga_pool.model.exceptions import Forbidden, InvalidInput, NotFound
+from fpga_pool.model.messages.requests import BatchDetail, CardCount, GangDetail, PoolCounts, Usage
+from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState
+from fpga_pool.model.objects.history import EVENTFUL
+from fpga_pool.model.objects.pool import Batch, BatchState, JobState, Slot
+
+T = TypeVar("T")
+
+#: So wide a value leaves the table within 80 columns.
+_WIDTH = 52
+#: How many batches and gangs are shown, the oldest first, and how many slots, by name.
+BATCHES, GANGS, SLOTS = 5, 4, 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the pool counts; None = the caller's roles do not allow to see it."""
+
+    pool: PoolCounts | None
+    #: By kind ("job", "task", "gang") and state, what has not ended.
+    work: Mapping[str, Mapping[str, int]]
+    #: For how long the oldest job has been waiting for a place.
+    oldest_wait_s: float
+    #: Of the last day, by function.
+    usage: Sequence[Usage]
+
+    @property
+    def slots_by_state(self) -> Counter[str]:
+        """Return the number of slots in each state."""
+        return _added((one.state, one.slots) for one in self.pool.slot_list) if self.pool else Counter()
+
+    @property
+    def slots_by_function(self) -> dict[str, Counter[str]]:
+        """Return the number of slots in each state by the function that they hold; "" = none."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in self.pool.slot_list if self.pool else ():
+            found[one.function][one.state] += one.slots
+        return found
+
+    @property
+    def leases(self) -> dict[str, int]:
+        """Return the number of slots that each kind of holder has."""
+        return {one.kind: one.slots for one in self.pool.lease_list} if self.pool else {}
+
+
+def count_cards(pool: PoolCounts, called: Callable[[CardCount], str]) -> Counter[str]:
+    """Return the number of cards by what those of one board and state are `called`."""
+    return _added((called(one), one.cards) for one in pool.card_list)
+
+
+def counts(client: Client, project_id: str | None = None) -> Counts:
+    """Ask the pool for all that it counts, in three requests whatever its size."""
+    work = client.work_counts(project_id)
+    by_kind: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in work:
+        by_kind[one.kind][one.state] += one.count
+    waiting = [one.oldest_at for one in work if (one.kind, one.state) == ("job", JobState.PENDING)]
+    return Counts(
+        pool=_seen(client.pool_counts),
+        work=by_kind,
+        oldest_wait_s=max(time.time() - min(waiting), 0.0) if waiting else 0.0,
+        usage=client.usage(project_id),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """A pool at one moment."""
+
+    at: float
+    counts: Counts
+    #: The first by name; None as in `Counts`.
+    slots: Sequence[Slot] | None
+    #: The oldest that have not ended, each with its detail if the caller may see it; and one more if there are more.
+    batches: Sequence[tuple[Batch, BatchDetail | None]]
+    gangs: Sequence[tuple[Gang, GangDetail | None]]
+
+
+def overview(client: Client, project_id: str | None = None) -> Overview:
+    """Look at a pool, in a number of requests that does not grow with it."""
+    oldest: Any = {"sort": "created_at:asc", "project_id": project_id}
+    batches = client.batches(BATCHES + 1, state=[BatchState.PENDING, BatchState.RUNNING], **oldest)
+    gangs = client.gangs(GANGS + 1, state=sorted(set(GangState) - ENDED_GANGS), **oldest)
+    return Overview(
+        at=time.time(),
+        counts=counts(client, project_id),
+        slots=_seen(lambda: client.slots(SLOTS)),
+        batches=[(one, _seen(partial(client.batch_detail, one.uuid))) for one in batches],
+        gangs=[(one, _seen(partial(client.gang, one.uuid))) for one in gangs],
+    )
+
+
+def _added(numbers: Iterable[tuple[str, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, number in numbers:
+        found[name] += number
+    return found
+
+
+def _seen(ask: Callable[[], T]) -> T | None:
+    """Return an answer; None where the caller may not see it, or it belongs to another project or is gone."""
+    try:
+        return ask()
+    except (Forbidden, NotFound):
+        return None
+
+
+# ---- Commands
+
+
+def in_words(numbers: Mapping[str, int]) -> str:
+    """Return numbers of things in one line, the largest first."""
+    several = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{number} {name or 'none'}" for name, number in several if number)
+
+
+def _numbers(numbers: Mapping[str, int]) -> Shown:
+    """Return how many there are of each, in lines where there are many."""
+    return Shown(dict(numbers), fill(in_words(numbers), _WIDTH))
+
+
+def _one(values: Mapping[str, Any]) -> One:
+    return tuple(values), tuple(shown(name, value) for name, value in values.items())
+
+
+class Show(PoolShowOne):
+    """Show what the pool consists of."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        pool, services = self.client.pool_counts(), self.client.services()
+        slots: Counter[str] = Counter()
+        for slot in pool.slot_list:
+            slots[slot.board] += slot.slots
+        functions = [f"{one.name} {one.version}" for one in self.client.functions()]
+        return _one(
+            {
+                "endpoint": self.client.endpoint,
+                "release": pool.release,
+                "services": _numbers(Counter(f"{one.kind}s {'up' if one.up else 'down'}" for one in services)),
+                "down": as_words([f"{one.kind} {one.name}" for one in services if not one.up]),
+                "hosts": _numbers({"alive": pool.alive_hosts, "lost": pool.lost_hosts}),
+                "cards": _numbers(count_cards(pool, lambda card: f"{card.board} {card.state}")),
+                "slots": _numbers(slots),
+                "functions": Shown(functions, fill(", ".join(functions), _WIDTH)),
+            }
+        )
+
+
+class Stats(PoolShowOne):
+    """Count slots, work that has not ended, and what was computed during the last day."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_projects(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        found = counts(self.client, parsed_args.project_id)
+        day = found.usage
+        return _one(
+            {
+                "slots": _numbers(found.slots_by_state),
+                "functions": _numbers({name: states.total() for name, states in found.slots_by_function.items()}),
+                "leases": _numbers(found.leases),
+                **{f"{kind}s": _numbers(found.work.get(kind, {})) for kind in ("job", "task", "gang")},
+                "oldest_wait_s": found.oldest_wait_s,
+                "jobs_of_day": _numbers({one.function: one.jobs for one in day if one.jobs}),
+                "slot_s_of_day": as_seconds(sum(one.slot_s for one in day)),
+                "instance_slot_s_of_day": as_seconds(sum(one.instance_slot_s for one in day)),
+                "input_bytes_of_day": sum(one.input_bytes for one in day),
+                "result_bytes_of_day": sum(one.result_bytes for one in day),
+            }
+        )
+
+
+_OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id")
+
+
+class ListEvents(Pages, LongLister):
+    """List what happened to an object, or to all of the project, newest first, with the request that caused it.
+
+    Of all objects, those of a KIND if it is given, the newest 100 are listed unless --limit says otherwise.
+    Examples: fpga-pool event list batch UUID; fpga-pool event list slot --host node-1 --since 1h --all-projects
+    """
+
+    SHORT = ("at", "event", "after", "reason", "request_id")
+    FILTERS: Mapping[str, str] = {"event": "EVENT", "name": "NAME", "host": "HOST"}
+    SORT, ORDER = "at", "desc"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        kinds = f"kind of the object, or objects: {', '.join(EVENTFUL)}"
+        parser.add_argument("kind", nargs="?", choices=EVENTFUL, metavar="KIND", help=kinds)
+        parser.add_argument(
+            "id", nargs="?", metavar="ID", help="uuid of the object; name of a host; name or uuid of a slot"
+        )
+        parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
+        parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
+        add_projects(parser)
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return super().filters(parsed_args) | {"since": parsed_args.since, "until": parsed_args.until}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        filters = self.filters(parsed_args)
+        if parsed_args.id is None:
+            return self._all(parsed_args, filters)
+        if filters.pop("name") or filters.pop("host") or parsed_args.project_id:
+            raise InvalidInput("--name, --host and projects are for the events of all objects, not of one")
+        name = uuid_of("slot", self.client.slots(), parsed_args.id) if parsed_args.kind == "slot" else parsed_args.id
+        events = self.client.events(EVENTFUL[parsed_args.kind], name, **filters)
+        return table(events, _OF_EVENTS)
+
+    def _all(self, parsed_args: argparse.Namespace, filters: dict[str, Any]) -> Table:
+        if filters.pop("sort") != "at:desc":
+            raise InvalidInput("--sort: events of all objects are listed newest first; name one object for others")
+        self.SHORT = ("at", "kind", "name", "event", "after")
+        events = self.client.pool_events(
+            filters.pop("limit") or 100,
+            kind=[parsed_args.kind] if parsed_args.kind else [],
+            project_id=parsed_args.project_id,
+            **filters,
+        )
+        objects = ("kind", "name", "uuid", "project_id", "host")
+        return names([*objects, *_OF_EVENTS]), [(*row(one, objects), *row(one.entry, _OF_EVENTS)) for one in events]

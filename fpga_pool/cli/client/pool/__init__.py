@@ -1,1 +1,0 @@
-"""`fpga-pool pool`: the whole pool at a glance."""

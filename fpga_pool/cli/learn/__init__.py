@@ -1,1 +1,0 @@
-"""`fpga-pool-learn`: train and evaluate the policy `learned`."""

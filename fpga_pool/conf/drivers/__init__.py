@@ -1,1 +1,0 @@
-"""Options of drivers, a group each."""

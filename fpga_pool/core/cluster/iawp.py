@@ -1,0 +1,188 @@
+"""`iawp`: Interference-Aware Workload Parallelization, the paper's policy for nodes (section 4.3, algorithm 2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.cluster.metrics import Gaussian, MetricModel, require_torch
+from fpga_pool.core.cluster.nodes import can_execute
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
+from fpga_pool.core.types import Floats, parameter
+
+PREDICTORS, SIMILARITIES = ("ncf", "gaussian"), ("printed", "without_size", "centred")
+#: Speedups are divided by this, for the network's output is below 1.
+GREATEST_SPEEDUP = 16.0
+#: Columns of the table of metrics before those of the accelerator's resources.
+_NODE_METRICS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IawpParams:
+    """Parameters; the paper gives only the length of a profiling run (section 4.3.1), the others are ours."""
+
+    predictor: str = parameter("ncf", f"What fills missing metrics: {', '.join(PREDICTORS)}.")
+    similarity: str = parameter(
+        "printed",
+        f"Vectors whose cosine is taken: {', '.join(SIMILARITIES)}; as printed with the size of the "
+        "input in MB, without it, or also less the mean of all types.",
+    )
+    profile_s: float = parameter(4.0, "Seconds of each of the two profiling runs.")
+    queue: int = parameter(8, "Length of a node's queue for its accelerators.")
+    most: int = parameter(4, "Maximum number of subtasks on an accelerator (Kmax).")
+    threshold: float = parameter(0.8, "Use of an accelerator and of its memory from which on nothing is added.")
+    guard: bool = parameter(False, "Whether a core takes a subtask only where it ends sooner than queued; ours.")
+
+    def __post_init__(self) -> None:
+        for name, known in (("predictor", PREDICTORS), ("similarity", SIMILARITIES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if not 0 <= self.profile_s < np.inf:
+            raise ValueError(f"profile_s: expected seconds, 0 or more, got {self.profile_s}")
+        if self.queue < 1 or self.most < 1:
+            raise ValueError(f"queue and most: expected 1 or more, got {self.queue} and {self.most}")
+        if self.threshold <= 0:
+            raise ValueError(f"threshold: expected more than 0, got {self.threshold}")
+
+
+class Iawp:
+    """Cores take the least speedup; accelerators the subtask of the queue that is least like what they run."""
+
+    Params = IawpParams
+
+    def __init__(self, *, corun: bool, admission: bool, params: IawpParams | None = None) -> None:
+        self.params = params or IawpParams()
+        if self.params.predictor == "ncf":
+            require_torch("iawp")
+        self.corun, self.admission = corun, admission
+        self.profile_s = self.params.profile_s
+        self._rng = np.random.default_rng(0)
+        #: By kind of node: its model of metrics, for nodes of one kind share it (section 4.3.4).
+        self._models: dict[int, MetricModel] = {}
+        #: By node: the subtasks in the queue of its accelerators, which cores no longer take.
+        self._queues: dict[int, list[Subtask]] = {}
+
+    def learner(self, rng: np.random.Generator) -> "Iawp":
+        """Return this policy with a memory of its own, for one run."""
+        own = Iawp(corun=self.corun, admission=self.admission, params=self.params)
+        own._rng = rng
+        return own
+
+    def bind(self, view: NodeView, subtask: Subtask, rng: np.random.Generator) -> int | None:
+        model = self._model(view)
+        for metric, value in subtask.measured:
+            scale = GREATEST_SPEEDUP if metric == _NODE_METRICS + len(view.resources) else 1.0
+            model.observe(subtask.type, metric, min(value / scale, 1.0))
+        return None
+
+    def pick(self, view: NodeView, unit: Unit) -> Subtask | None:
+        queue = self._fill_queue(view)
+        if unit.kind == CPU:
+            queued = set(map(id, queue))
+            able = [each for each in view.ready if id(each) not in queued and can_execute(unit, each)]
+            if self.params.guard:
+                able = [each for each in able if self._sooner_on_core(view, each)]
+            return min(able, key=lambda each: self._speedup(view, each), default=None)
+        if not self._has_room(view, unit):
+            return None
+        able = [
+            each
+            for each in queue
+            if can_execute(unit, each) and unit.used_gb + each.accelerator_memory_gb <= unit.memory_gb
+        ]
+        # The first of equal ones, for the queue is in order of speedup.
+        chosen = max(able, key=lambda each: self._priority(view, unit, each), default=None)
+        if chosen is not None:
+            queue.remove(chosen)
+        return chosen
+
+    # Speedups and the queue (lines 7 to 12) --------------------------------------------------------------------------
+
+    def _fill_queue(self, view: NodeView) -> list[Subtask]:
+        """Return the queue of the accelerators, filled up with the greatest speedups that idle cores do not take."""
+        waiting = set(map(id, view.ready))
+        queue = [each for each in self._queues.get(view.number, []) if id(each) in waiting]
+        self._queues[view.number] = queue
+        queued = set(map(id, queue))
+        free = [each for each in view.ready if id(each) not in queued]
+        cores, accelerators = view.units[CPU], view.units[1:]
+        by_speedup = sorted(free, key=lambda each: self._speedup(view, each))
+        idle = cores.places - len(cores.running)
+        for each in [each for each in by_speedup if can_execute(cores, each)][: max(idle, 0)]:
+            if not self.params.guard or self._sooner_on_core(view, each):
+                by_speedup.remove(each)
+        able = [each for each in reversed(by_speedup) if any(can_execute(unit, each) for unit in accelerators)]
+        queue += able[: max(self.params.queue - len(queue), 0)]
+        return queue
+
+    def _speedup(self, view: NodeView, subtask: Subtask) -> float:
+        """Return the speedup by measurement or prediction; 0 and infinite where there is one implementation only."""
+        if not np.isfinite(subtask.estimate_s).all():
+            return subtask.speedup
+        metric = _NODE_METRICS + len(view.resources)
+        measured = dict(subtask.measured)
+        return measured[metric] if metric in measured else GREATEST_SPEEDUP * self._predicted(view, subtask)[metric]
+
+    def _sooner_on_core(self, view: NodeView, subtask: Subtask) -> bool:
+        accelerators = [unit for unit in view.units[1:] if can_execute(unit, subtask)]
+        if not accelerators:
+            return True
+        behind = [*self._queues.get(view.number, [])]
+        queued_s = sum(each.estimate_s[ACCELERATOR] for each in behind if each is not subtask) / len(accelerators)
+        wait_s = min(unit.backlog_s for unit in accelerators) + queued_s
+        return subtask.estimate_s[CPU] <= wait_s + subtask.estimate_s[ACCELERATOR]
+
+    # Interference (lines 13 to 20) -----------------------------------------------------------------------------------
+
+    def _has_room(self, view: NodeView, unit: Unit) -> bool:
+        if not unit.running:
+            return True
+        use = np.sum([self._resources(view, each) for each in unit.running], axis=0).max(initial=0.0)
+        memory = unit.used_gb / unit.memory_gb if unit.memory_gb else 0.0
+        return len(unit.running) < self.params.most and max(float(use), memory) < self.params.threshold
+
+    def _priority(self, view: NodeView, unit: Unit, subtask: Subtask) -> float:
+        """Return 1 / the mean cosine to what runs (equation 6); the text has the reciprocal, algorithm 2 has none."""
+        if not unit.running:
+            return 0.0
+        own = self._vector(view, subtask)
+        cosines = [cosine(own, self._vector(view, each)) for each in unit.running]
+        mean = float(np.mean(cosines))
+        # A cosine of 0 or less: no likeness at all comes before any likeness.
+        return 1 / mean if mean > 1e-6 else 1e6 * (1 - mean)
+
+    def _vector(self, view: NodeView, subtask: Subtask) -> Floats:
+        vector = self._resources(view, subtask)
+        if self.params.similarity == "centred":
+            types = [self._model(view).predict(type_) for type_ in range(view.types)]
+            vector = vector - np.mean(types, axis=0)[_NODE_METRICS:-1]
+        if self.params.similarity == "printed":
+            vector = np.append(vector, subtask.input_mb)
+        return vector
+
+    def _resources(self, view: NodeView, subtask: Subtask) -> Floats:
+        """Return the shares that a subtask needs of each resource of an accelerator: measured, the others predicted."""
+        row = self._predicted(view, subtask).copy()
+        for metric, value in subtask.measured:
+            row[metric] = value
+        return row[_NODE_METRICS:-1]
+
+    def _predicted(self, view: NodeView, subtask: Subtask) -> Floats:
+        return self._model(view).predict(subtask.type)
+
+    def _model(self, view: NodeView) -> MetricModel:
+        if view.kind not in self._models:
+            metrics = _NODE_METRICS + len(view.resources) + 1
+            if self.params.predictor == "ncf":
+                from fpga_pool.core.cluster.dqn import Ncf
+
+                self._models[view.kind] = Ncf(view.types, metrics, rng=self._rng)
+            else:
+                self._models[view.kind] = Gaussian(view.types, metrics)
+        return self._models[view.kind]
+
+
+def cosine(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> float:
+    """Return the cosine of two vectors; 0 where one of them is 0."""
+    lengths = np.linalg.norm(one) * np.linalg.norm(other)
+    return float(np.dot(one, other) / lengths) if lengths > 0 else 0.0

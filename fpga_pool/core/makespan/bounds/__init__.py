@@ -1,1 +1,0 @@
-"""Lower bounds on the makespan, and the relaxation that rounding starts from."""

@@ -1,0 +1,134 @@
+"""When jobs compute once it is known where they run and when their inputs arrive."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
+from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
+from fpga_pool.core.makespan.results import completion_bound, send_back
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+
+#: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
+_REPLAYS = 5
+
+
+def execute(
+    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, free_s: Floats | None = None
+) -> Floats:
+    """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
+
+    All jobs are in the queues of their slots from the start, in `order` (J,); job j runs on `accelerator` (J,), and its
+    input is complete at `arrived_s` (J,).  Slots that are free load from `head_start_s` before time 0 on; `free_s` (A,)
+    says from when on each may load, if not as the problem says.  This is the array form of the rule: same decisions,
+    one pass over the jobs of each slot.  Loads of a port take turns, in the order in which they are decided.
+    """
+    from fpga_pool.core.makespan.kernels import loops
+
+    start_s = np.zeros(problem.jobs)
+    by_port = np.argsort(problem.port, kind="stable")
+    place = np.argsort(by_port)[accelerator[order]]
+    by_slot = order[np.argsort(place, kind="stable")]
+    used, jobs = np.unique(place, return_counts=True)
+    slots = by_port[used]
+    seconds = problem.seconds[by_slot, accelerator[by_slot]]
+    loops.execute(
+        np.cumsum(jobs), problem.port[slots], (problem.free_s if free_s is None else free_s)[slots],
+        problem.loaded[slots], problem.load_s[slots], problem.function[by_slot], np.array(arrived_s)[by_slot], seconds,
+        start_s_by_slot := np.empty(len(by_slot)),
+    )  # fmt: skip
+    start_s[by_slot] = start_s_by_slot
+    return start_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """A plan whose bound is not known yet: accelerators (J,), start times (J,), transfers, and its length."""
+
+    accelerator: Ints
+    start_s: Floats
+    segments: Segments
+    makespan_s: float
+    #: How results move, and when all are back.
+    results: Segments = field(default_factory=no_segments)
+    completion_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "completion_s", max(self.completion_s, self.makespan_s))
+
+    def back_s(self, problem: BatchProblem) -> Floats:
+        """Return (J,) when each job is done and its result is back."""
+        back_s: Floats = self.start_s + problem.seconds[np.arange(problem.jobs), self.accelerator]
+        np.maximum.at(back_s, self.results.flow, self.results.end_s)
+        return back_s
+
+
+def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
+    """Return when all happens for a given placement (J,), queue order (J,) and transfers."""
+    start_s = execute(problem, accelerator, order, transfers.arrived_s)
+    if problem.load_s.any():
+        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
+    end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
+    found = Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0)))
+    return with_results(problem, found)
+
+
+def with_results(problem: BatchProblem, found: Schedule) -> Schedule:
+    """Return the schedule with its results on their way back, whichever job ends first first."""
+    if not problem.output_bytes.any():
+        return found
+    end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
+    results, completion_s = send_back(problem, found.accelerator, end_s)
+    return replace(found, results=results, completion_s=max(completion_s, found.makespan_s))
+
+
+def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: str) -> BatchPlan:
+    """Return the schedule in the plan format, with the bound."""
+    pieces, results = found.segments, found.results
+    completion_s = bound.seconds if not problem.output_bytes.any() else completion_bound(problem, bound)
+    return BatchPlan(
+        accelerator=found.accelerator,
+        start_s=found.start_s,
+        segment_job=pieces.flow,
+        segment_begin_s=pieces.begin_s,
+        segment_end_s=pieces.end_s,
+        segment_bps=pieces.bps,
+        makespan_s=found.makespan_s,
+        # Where the plan is optimal, the two may differ by rounding.
+        lower_bound_s=min(bound.seconds, found.makespan_s),
+        bound_prices=bound.prices,
+        result_job=results.flow,
+        result_begin_s=results.begin_s,
+        result_end_s=results.end_s,
+        result_bps=results.bps,
+        completion_s=found.completion_s,
+        completion_bound_s=min(completion_s, found.completion_s),
+        policy=policy,
+        generation=problem.generation,
+    )
+
+
+def complete_plan(
+    problem: BatchProblem,
+    accelerator: Ints,
+    order: Ints,
+    transfers: Transfers,
+    policy: str,
+) -> BatchPlan:
+    """Return the plan for a given placement (J,), queue order (J,) and transfers."""
+    found = schedule(problem, accelerator, order, transfers)
+    return as_plan(problem, found, lower_bound(problem, found.makespan_s), policy)
+
+
+def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:
+    """Replay a plan in the order of its own start times, by which a pool queues it, until these stay.
+
+    Without loads this changes nothing; with them it changes what is loaded ahead of time.
+    """
+    for _ in range(_REPLAYS):
+        order = order[np.argsort(start_s[order], kind="stable")]
+        replayed_s = execute(problem, accelerator, order, arrived_s)
+        if np.array_equal(replayed_s, start_s):
+            break
+        start_s = replayed_s
+    return start_s

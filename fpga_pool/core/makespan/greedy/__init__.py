@@ -1,1 +1,0 @@
-"""Plans made in one pass: placement, list scheduling, execution."""

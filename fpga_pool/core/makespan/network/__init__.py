@@ -1,1 +1,0 @@
-"""Transfers: the fluid model, residual bandwidth, and results."""

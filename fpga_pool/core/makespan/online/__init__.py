@@ -1,1 +1,0 @@
-"""Re-planning, and batches that arrive while others are under way."""

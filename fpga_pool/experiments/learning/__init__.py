@@ -1,1 +1,0 @@
-"""Training and evaluation of the policy `learned` on simulated clusters."""

@@ -1,1 +1,0 @@
-"""Models of workloads, by name: two exact ones, and two calibrated to the figures that the two-tier paper prints."""

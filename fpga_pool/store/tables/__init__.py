@@ -1,1 +1,0 @@
-"""The tables, and rows of them to values and back."""
