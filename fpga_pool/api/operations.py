@@ -13,21 +13,29 @@ from urllib.parse import urlencode
 
 from flask import current_app, request
 
+from fpga_pool.api.catalogue import CATALOGUE_OPERATIONS
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, link_to, list_of, state_of
+from fpga_pool.api.operation import (
+    Call,
+    Operation,
+    chosen_project,
+    chosen_uuid,
+    events_of,
+    link_to,
+    list_of,
+    requested,
+    state_of,
+)
 from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.queries import (
-    BitstreamQuery,
-    CalibrationQuery,
     CardQuery,
     CountersQuery,
     HostQuery,
     JobQuery,
-    LibraryQuery,
     NewBatchQuery,
     PoolEventQuery,
     ProjectJobQuery,
@@ -40,9 +48,7 @@ from fpga_pool.model.messages.queries import (
 from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
-    Calibration,
     EventPage,
-    FunctionInfo,
     GangDetail,
     JobChanges,
     JobList,
@@ -62,14 +68,10 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import (
     BatchRequest,
-    DesignChange,
-    DesignContent,
-    DesignRequest,
     GangRequest,
     PipelineRequest,
     TaskRequest,
 )
-from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import PoolEvent
@@ -128,7 +130,7 @@ def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
-    request = _request(BatchRequest, call)
+    request = requested(BatchRequest, call)
     return changed(request, after=tuple(map(chosen_uuid, request.after)))
 
 
@@ -138,20 +140,15 @@ def _change_batch(call: Call) -> Batch:
 
 
 def _create_gang(call: Call) -> Gang:
-    return scheduler().create_gang(_request(GangRequest, call))
+    return scheduler().create_gang(requested(GangRequest, call))
 
 
 def _create_task(call: Call) -> Task:
-    return scheduler().create_task(_request(TaskRequest, call))
+    return scheduler().create_task(requested(TaskRequest, call))
 
 
 def _create_pipeline(call: Call) -> Batch:
-    return scheduler().create_pipeline(_request(PipelineRequest, call))
-
-
-def _request(wanted: type, call: Call) -> Any:
-    given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
-    return as_request(wanted, call.body, given, chosen_uuid)
+    return scheduler().create_pipeline(requested(PipelineRequest, call))
 
 
 # ---- Jobs and tickets of a batch
@@ -217,36 +214,6 @@ def _show_host(call: Call) -> Host:
     return found[0]
 
 
-def _show_function(call: Call) -> FunctionInfo:
-    found = {info.name: info for info in scheduler().functions(tenant().project_id)}
-    if call.uuid not in found:
-        raise NotFound(f"no function {call.uuid[:64]!r}")
-    return found[call.uuid]
-
-
-def _bitstreams(call: Call) -> dict[str, Any]:
-    found = scheduler().bitstreams(call.query.host)
-    wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
-    fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
-    return {"bitstreams": [show(one) for one in fitting]}
-
-
-def _show_bitstream(call: Call) -> BitstreamInfo:
-    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
-    if call.uuid not in found:
-        raise NotFound(f"no bitstream {call.uuid}")
-    return found[call.uuid]
-
-
-def _create_design(call: Call) -> Design:
-    return scheduler().create_design(_request(DesignRequest, call))
-
-
-def _change_design(call: Call) -> Design:
-    change = as_request(DesignChange, call.body, {}, chosen_uuid)
-    return scheduler().change_design(call.uuid, change, call.seen)
-
-
 def _set_quota(call: Call) -> Quota:
     limits: QuotaLimits = as_request(QuotaLimits, call.body, {}, chosen_uuid)
     return scheduler().set_quota(_project(call), limits, call.seen)
@@ -305,7 +272,7 @@ def _next_usage(last: Any, limit: int) -> dict[str, str]:
     return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
 
 
-_BATCH, _DESIGN = "/v1/batches/<uuid>", "/v1/designs/<uuid>"
+_BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
@@ -381,41 +348,7 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
               answer={"flows": [Flow]}, handle=_of_project("flows", "flows"),
               summary="List the inputs of the project that are under way, with planned and measured rates."),
-    Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
-              summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
-    Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
-              answer={"functions": [FunctionInfo]},
-              handle=lambda _: {"functions": [show(info) for info in scheduler().functions(tenant().project_id)]},
-              summary="List the catalogue as it is in force, with the designs that jobs of the project may name."),
-    Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
-              query=CalibrationQuery,
-              summary="Show how well the time models fit, of one function or of all.",
-              handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
-              answer={"calibration": [Calibration]}),
-    Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
-              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
-              summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
-    Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
-              query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
-              summary="Show a bitstream of the catalogue, as a host has it."),
-    list_of("designs", Design, DesignState, WorkQuery, READER,
-            "List the designs of the project, newest first, a page at a time."),
-    Operation(method="POST", path="/v1/designs", name="create_design", persona=MEMBER, body=DesignRequest, status=201,
-              handle=_create_design, answer={"design": Design},
-              summary="Submit a function with its bitstream; an operator decides whether it may be loaded."),
-    Operation(method="GET", path=_DESIGN, name="show_design", persona=READER, noun="design", answer={"design": Design},
-              handle=lambda call: scheduler().design(tenant().project_id, call.uuid),
-              summary="Show a design of the project, or a public one, with its history."),
-    Operation(method="GET", path=f"{_DESIGN}/bitstream", name="show_design_bitstream", persona=OPERATOR, noun="design",
-              handle=lambda call: show(scheduler().design_content(call.uuid)), answer=DesignContent,
-              summary="Show the bitstream of a design of any project, to decide on it."),
-    events_of("design", _DESIGN, READER),
-    Operation(method="PATCH", path=_DESIGN, name="change_design", persona=OPERATOR, noun="design", body=DesignChange,
-              handle=_change_design, answer={"design": Design},
-              summary="Approve, reject or revoke a design of any project; make it public, or private."),
-    Operation(method="DELETE", path=_DESIGN, name="delete_design", persona=MEMBER, noun="design",
-              handle=lambda call: scheduler().delete_design(tenant().project_id, call.uuid, call.seen),
-              answer={"design": Design}, summary="Remove a design whose function no job needs any more."),
+    *CATALOGUE_OPERATIONS,
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),

@@ -5,8 +5,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,11 +26,9 @@ from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
 from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
-from fpga_pool.model.rules.batch.family import BatchFamily
-from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Role
@@ -49,7 +47,16 @@ from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
-from fpga_pool.services.scheduler.planner import Calibrator, DesignCatalogue, DryRuns, Planner, prepare, quick, sparing
+from fpga_pool.services.scheduler.planner import (
+    WITHDRAW_S,
+    Calibrator,
+    DesignCatalogue,
+    DryRuns,
+    Planner,
+    prepare,
+    quick,
+    sparing,
+)
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
@@ -65,8 +72,6 @@ LOG = logging.getLogger(__name__)
 
 #: How often what ended long ago is looked for.
 PURGE_S = 3600.0
-#: How often it is looked whether anything is left of designs that are not approved.
-WITHDRAW_S = 15.0
 
 
 class SchedulerService:
@@ -139,7 +144,7 @@ class SchedulerService:
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
         #: The catalogue with what tenants have submitted.
-        self.designs = DesignCatalogue(catalogue, store.looking)
+        self.designs = DesignCatalogue(catalogue, store)
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
         self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
@@ -276,13 +281,7 @@ class SchedulerService:
             self._withdraw(shard)
 
     def _withdraw(self, shard: str) -> bool:
-        def withdraw(tx: Transaction) -> int:
-            return self.designs.withdraw(cast("SqlTransaction", tx), self.clock())
-
-        with self.store.reading(shard) as reading:
-            settled = self.designs.is_settled(reading)
-        if not settled and (count := self.writer(shard).run(withdraw)):
-            LOG.info("shard %s: %d jobs and slots of designs that are not approved are withdrawn", shard, count)
+        if self.designs.withdraw(shard, self.writer(shard), self.clock):
             self.work_arrived()
         return False
 
@@ -317,14 +316,9 @@ class SchedulerService:
         transactions = self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch))
 
         def new_planner(family: AnyFamily, dispatch: Callable[[], None]) -> Planner:
-            def reading() -> AbstractContextManager[SqlTransaction]:
-                if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
-                    family.catalogue = self.designs.everything()
-                return self.store.reading(shard.name)
-
             cycle = Cycle(
                 family,
-                reading=reading,
+                reading=lambda: self.designs.reading_for(family, shard.name),
                 transactions=transactions,
                 dispatch=dispatch,
                 clock=self.clock,
