@@ -11,6 +11,7 @@ from fpga_pool.cli.client.base import (
     NewestLister,
     OneObject,
     PoolCommand,
+    PoolLister,
     PoolShowOne,
     Several,
     uuid_of,
@@ -130,8 +131,9 @@ class CreateDesign(PoolShowOne):
 class ListDesigns(NewestLister, LongLister):
     """List designs, newest first."""
 
-    ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS[:-1]
-    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind")
+    ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS
+    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind", "project_id")
+    take_action = PoolLister.take_action  # its columns have the project in any case
 
 
 class _AskOfDesigns(PoolCommand):

@@ -43,7 +43,7 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     ]  # fmt: skip
     assert run("design", "show", "mine", "-f", "json").json["simulates"] == "sha256"
     assert [row["name"] for row in run("design", "delete", "mine", "-f", "json").json] == ["mine"]
-    assert "no design 'mine' in this project" in run("design", "show", "mine").err
+    assert "no design 'mine'" in run("design", "show", "mine").err
 
 
 @pytest.mark.parametrize(
