@@ -111,7 +111,7 @@ def test_counters_of_a_heartbeat_that_is_compared_in_full_are_noted_too(running,
         {"cards": (CardCounters(card="sim0", dma_bps=float("inf")),)},
         {"cards": (CardCounters(card="sim0", dma_bps=1.0),) * 65},
     ],
-    ids=str,
+    ids=lambda wrong: ", ".join(wrong),
 )
 def test_counters_beyond_their_bounds_are_refused_by_name_and_nothing_of_them_stays(running, agent, wrong):
     with pytest.raises(InvalidInput, match=f"counters.{next(iter(wrong))}"):
