@@ -51,11 +51,12 @@ LONGEST_FAULT_PAUSE_S = 60.0
 def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     """Return the settings of the scheduler of this name."""
     group = conf.scheduler
+    signers = public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else ()
+    same = {name: group[name] for name in field_names(SchedulerSettings) if name in group}
     return SchedulerSettings(
-        **{name: group[name] for name in field_names(SchedulerSettings) if name in group} | {"name": name},
+        **same | {"name": name, "design_signers": signers},
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
-        design_signers=public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else (),
         pool=pool_settings(conf),
     )
 
