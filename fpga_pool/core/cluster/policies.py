@@ -8,16 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fpga_pool.core.cluster.iawp import Iawp
-from fpga_pool.core.cluster.nodes import (
-    Companions,
-    EctUnit,
-    NodePolicy,
-    PatsUnit,
-    RandomUnit,
-    SlowdownModel,
-    SlowdownUnit,
-    completion_s,
-)
+from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUnit, SlowdownUnit, completion_s
+from fpga_pool.core.cluster.slowdown import Companions, SlowdownModel
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, NodeView, Subtask, Unit
 from fpga_pool.core.policy import Parametrised, PolicyState
 from fpga_pool.core.types import Floats, parameter

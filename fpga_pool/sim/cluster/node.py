@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import Companions, NodePolicy, ObservingNodePolicy
+from fpga_pool.core.cluster.nodes import NodePolicy, ObservingNodePolicy
+from fpga_pool.core.cluster.slowdown import Companions
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 from fpga_pool.core.types import Floats
 from fpga_pool.sim.cluster.laws import Law

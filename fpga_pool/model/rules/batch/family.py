@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import SlowdownModel
+from fpga_pool.core.cluster.slowdown import SlowdownModel
 from fpga_pool.core.makespan.replan import Replan
 from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import BatchPolicy, PolicyState, Proving, Replanning

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from fpga_pool.core.cluster.nodes import SlowdownModel
+from fpga_pool.core.cluster.slowdown import SlowdownModel
 from fpga_pool.core.types import PoolView, floats
 from fpga_pool.model.objects.pool import CPU, Job, Slot, SlotState
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import SlowdownModel
+from fpga_pool.core.cluster.slowdown import SlowdownModel
 from fpga_pool.core.makespan.greedy import simple_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats, ints

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import MOST_COST
+from fpga_pool.core.cluster.slowdown import MOST_COST
 from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.catalogue import Catalogue

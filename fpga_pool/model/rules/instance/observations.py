@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fpga_pool.core.cluster.nodes import MOST_COST, SlowdownModel
+from fpga_pool.core.cluster.slowdown import MOST_COST, SlowdownModel
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import Companions
 from fpga_pool.core.cluster.policies import EarliestHost, HostsView, HostUnit, Option, Placed
+from fpga_pool.core.cluster.slowdown import Companions
 from fpga_pool.core.cluster.views import ACCELERATOR, Subtask, Unit
 from fpga_pool.core.cluster.views import CPU as CPU_UNIT
 from fpga_pool.core.policy import PolicyState

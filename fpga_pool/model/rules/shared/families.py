@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fpga_pool.core.cluster.nodes import SlowdownModel
 from fpga_pool.core.cluster.policies import EarliestHost
+from fpga_pool.core.cluster.slowdown import SlowdownModel
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Family

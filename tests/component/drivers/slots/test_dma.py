@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.cluster.nodes import Run, learned_from
+from fpga_pool.core.cluster.slowdown import Run, learned_from
 from fpga_pool.drivers.slots.card import SharedDma, max_min_shares
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.nodes import Run, SlowdownModel, learned_from
+from fpga_pool.core.cluster.slowdown import Run, SlowdownModel, learned_from
 from fpga_pool.sim.cluster.laws import Bottleneck, Pressure, Saturation
 
 #: Of 4 types: light, two that need the same resource, and one that needs all there is.

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.nodes import MOST_COST
+from fpga_pool.core.cluster.slowdown import MOST_COST
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs

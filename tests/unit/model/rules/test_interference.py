@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.nodes import MOST_COST, Run, SlowdownModel, learned_from
+from fpga_pool.core.cluster.slowdown import MOST_COST, Run, SlowdownModel, learned_from
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.batch.family import BatchFamily

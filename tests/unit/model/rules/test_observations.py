@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.core.cluster.nodes import Run, learned_from
+from fpga_pool.core.cluster.slowdown import Run, learned_from
 from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.instance.observations import (

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.nodes import Run as CardRun
-from fpga_pool.core.cluster.nodes import learned_from
 from fpga_pool.core.cluster.policies import EarliestHost
+from fpga_pool.core.cluster.slowdown import Run as CardRun
+from fpga_pool.core.cluster.slowdown import learned_from
 from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
 from fpga_pool.model.messages.agents import AssignJob, ObservedServer, ReleaseJob
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
