@@ -18,7 +18,7 @@ from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkQuery
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.preconditions import Seen
-from fpga_pool.model.rest import show
+from fpga_pool.model.rest import as_request, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,12 @@ def state_of(states: type[StrEnum], text: str) -> StrEnum:
         return states(text.upper())
     except ValueError:
         raise InvalidInput(f"state: expected one of {', '.join(states)}, found {text[:20]!r}") from None
+
+
+def requested(wanted: type, call: Call) -> Any:
+    """Return the body of a call as a request of the project and user that make it."""
+    given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
+    return as_request(wanted, call.body, given, chosen_uuid)
 
 
 def events_of(noun: str, path: str, of: Persona, *, shown: bool = True) -> Operation:

@@ -13,21 +13,29 @@ from urllib.parse import urlencode
 
 from flask import current_app, request
 
+from fpga_pool.api.catalogue import CATALOGUE_OPERATIONS
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, link_to, list_of, state_of
+from fpga_pool.api.operation import (
+    Call,
+    Operation,
+    chosen_project,
+    chosen_uuid,
+    events_of,
+    link_to,
+    list_of,
+    requested,
+    state_of,
+)
 from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.queries import (
-    BitstreamQuery,
-    CalibrationQuery,
     CardQuery,
     CountersQuery,
     HostQuery,
     JobQuery,
-    LibraryQuery,
     NewBatchQuery,
     PoolEventQuery,
     ProjectJobQuery,
@@ -40,9 +48,7 @@ from fpga_pool.model.messages.queries import (
 from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
-    Calibration,
     EventPage,
-    FunctionInfo,
     GangDetail,
     JobChanges,
     JobList,
@@ -60,8 +66,12 @@ from fpga_pool.model.messages.requests import (
     UsagePage,
     WorkCount,
 )
-from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.work import (
+    BatchRequest,
+    GangRequest,
+    PipelineRequest,
+    TaskRequest,
+)
 from fpga_pool.model.objects.cards import Card, CardState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import PoolEvent
@@ -120,7 +130,7 @@ def _batch_request(call: Call) -> Any:
     count, most = len(call.body.jobs), current_app.config["MAX_BATCH_JOBS"]
     if count > most:
         raise InvalidInput(f"jobs: {count} jobs in one batch, at most {most} are accepted; split the batch")
-    request = _request(BatchRequest, call)
+    request = requested(BatchRequest, call)
     return changed(request, after=tuple(map(chosen_uuid, request.after)))
 
 
@@ -130,20 +140,15 @@ def _change_batch(call: Call) -> Batch:
 
 
 def _create_gang(call: Call) -> Gang:
-    return scheduler().create_gang(_request(GangRequest, call))
+    return scheduler().create_gang(requested(GangRequest, call))
 
 
 def _create_task(call: Call) -> Task:
-    return scheduler().create_task(_request(TaskRequest, call))
+    return scheduler().create_task(requested(TaskRequest, call))
 
 
 def _create_pipeline(call: Call) -> Batch:
-    return scheduler().create_pipeline(_request(PipelineRequest, call))
-
-
-def _request(wanted: type, call: Call) -> Any:
-    given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
-    return as_request(wanted, call.body, given, chosen_uuid)
+    return scheduler().create_pipeline(requested(PipelineRequest, call))
 
 
 # ---- Jobs and tickets of a batch
@@ -207,27 +212,6 @@ def _show_host(call: Call) -> Host:
     if not found:
         raise NotFound(f"no host {call.uuid[:64]!r}")
     return found[0]
-
-
-def _show_function(call: Call) -> FunctionInfo:
-    found = {info.name: info for info in scheduler().functions()}
-    if call.uuid not in found:
-        raise NotFound(f"no function {call.uuid[:64]!r}")
-    return found[call.uuid]
-
-
-def _bitstreams(call: Call) -> dict[str, Any]:
-    found = scheduler().bitstreams(call.query.host)
-    wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
-    fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
-    return {"bitstreams": [show(one) for one in fitting]}
-
-
-def _show_bitstream(call: Call) -> BitstreamInfo:
-    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
-    if call.uuid not in found:
-        raise NotFound(f"no bitstream {call.uuid}")
-    return found[call.uuid]
 
 
 def _set_quota(call: Call) -> Quota:
@@ -364,23 +348,7 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
               answer={"flows": [Flow]}, handle=_of_project("flows", "flows"),
               summary="List the inputs of the project that are under way, with planned and measured rates."),
-    Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
-              summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
-    Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
-              answer={"functions": [FunctionInfo]},
-              handle=lambda _: {"functions": [show(info) for info in scheduler().functions()]},
-              summary="List the catalogue as it is in force."),
-    Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
-              query=CalibrationQuery,
-              summary="Show how well the time models fit, of one function or of all.",
-              handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
-              answer={"calibration": [Calibration]}),
-    Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
-              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
-              summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
-    Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
-              query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
-              summary="Show a bitstream of the catalogue, as a host has it."),
+    *CATALOGUE_OPERATIONS,
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
               summary="Show the quota of the own project, and how much of it is used."),

@@ -5,25 +5,28 @@ The shares of a task are jobs of a batch, and their data travel as those of any 
 
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
+from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters, RunSettings
+from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters, RunSettings, WorkFilters
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
 from fpga_pool.client.runner import BatchRunner
+from fpga_pool.client.session import CREATE_PATIENCE_S, create
 from fpga_pool.client.transfers import Goal
+from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
-from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
@@ -171,6 +174,37 @@ class Client(PoolApi):
         """
         params = {**filters, **({} if host is None else {"host": host})}
         return read_all(BitstreamInfo, self._http.call("GET", "/v1/bitstreams", params=params), "bitstreams")
+
+    def create_design(
+        self, manifest: Mapping[str, object], bitstream: bytes, signature: bytes = b"", uuid: str | None = None
+    ) -> Design:
+        """Submit a function with its bitstream; an operator decides on it.  See `DesignManifest` for the manifest."""
+        uuid = uuid or str(uuid4())
+        body = {**manifest, "uuid": uuid, **to_plain({"bitstream": bitstream, "signature": signature})}
+        return create(self._http, Design, "design", body, lambda: self.design(uuid), CREATE_PATIENCE_S)
+
+    def designs(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Design]:
+        """Return the newest designs of the project, newest first."""
+        return self._list(Design, "designs", limit, filters)
+
+    def design(self, uuid: str) -> Design:
+        """Return one design, of the project or public."""
+        return read(Design, self._http.call("GET", f"/v1/designs/{segment(uuid)}"), "design")
+
+    def design_bitstream(self, uuid: str) -> DesignContent:
+        """Return the bitstream of a design of any project; for operators."""
+        return read(DesignContent, self._http.call("GET", f"/v1/designs/{segment(uuid)}/bitstream"))
+
+    def change_design(
+        self, uuid: str, *, state: str | None = None, public: bool | None = None, reason: str = ""
+    ) -> Design:
+        """Approve, reject or revoke a design of any project (state), make it public, or private; for operators."""
+        change = {"state": state, "public": public, "reason": reason}
+        return read(Design, self._http.call("PATCH", f"/v1/designs/{segment(uuid)}", body=change), "design")
+
+    def delete_design(self, uuid: str) -> Design:
+        """Remove a design of the project; Conflict while jobs of its function have not ended."""
+        return read(Design, self._http.call("DELETE", f"/v1/designs/{segment(uuid)}"), "design")
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return how well the time models fit what was observed (of one function)."""

@@ -308,6 +308,18 @@ OPTS = [
         "requests of the API per second, five seconds of them at once. Each process of the API counts those that it "
         "gets",
     ),
+    _quota_opt(Resource.DESIGN_BYTES, "bitstreams of its designs that are stored in the database, in bytes"),
+    cfg.StrOpt(
+        "design_signers",
+        help="File with the public keys (PEM, Ed25519) of those whose signatures of tenants' designs are trusted; none "
+        "by default.",
+    ),
+    cfg.BoolOpt(
+        "signed_designs_are_approved",
+        default=False,
+        help="Whether a design that a trusted signer has signed is approved when it is submitted; otherwise an "
+        "operator decides on it, too.",
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.catalogue_schema import check_structure
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
 from fpga_pool.model.flavor import board_trait, function_trait, kind_trait
+from fpga_pool.model.objects.bitstreams import DesignManifest
 
 ValueT = TypeVar("ValueT")
 
@@ -75,6 +76,24 @@ class Function:
         if model is None or model.b_s_per_byte == 0:
             return self.io_bps
         return self.io_bps * self._fastest_s_per_byte / model.b_s_per_byte
+
+
+def design_function(name: str, manifest: DesignManifest) -> Function:
+    """Return the function of a design, as the manifest describes it."""
+    resources = {one: count for one in ("luts", "ffs", "brams", "urams", "dsps") if (count := getattr(manifest, one))}
+    return Function(
+        name=name,
+        version=manifest.version,
+        slot_kinds=(manifest.kind,),
+        resources=resources,
+        io_bps=manifest.io_bps,
+        preemptible=False,
+        progress_kept=False,
+        cpu_time=None,
+        fpga_time={manifest.board: TimeModel(manifest.a_s, manifest.b_s_per_byte)},
+        speedup_given=manifest.speedup,
+        source="the manifest of a design",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,4 +44,6 @@ def digest(data: bytes) -> str:
 def _stored_part(cls: Any) -> str:
     """Return the field of a detail that holds the object itself; "" = it is the object."""
     hints = get_type_hints(cls, include_extras=True)
+    if "generation" in hints:
+        return ""
     return next((name for name, hint in hints.items() if Rest.FLAT in marks_of(hint)), "")

@@ -14,6 +14,7 @@ from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.fields import Moment
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
@@ -73,7 +74,9 @@ class Backlog:
     last_order: int
 
 
-Stored = Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
+Stored = (
+    Batch | Job | Host | Server | Slot | Lease | Processor | Gang | Process | Migration | Task | Design | PolicyMemory
+)
 
 
 class Transaction(Protocol):
@@ -223,6 +226,9 @@ class Transaction(Protocol):
 
     def open_tasks(self) -> Sequence[Task]:
         """Return the tasks of the shard that have not ended, in order of arrival."""
+
+    def design(self, uuid: str) -> Design:
+        """Return a design."""
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
         """Return what a policy remembers of the shard; None = nothing yet."""

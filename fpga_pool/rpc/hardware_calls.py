@@ -1,9 +1,10 @@
 # mypy: disable-error-code="empty-body"
-"""Calls of operators on hardware, which are part of `rpc.scheduler_api`."""
+"""Calls on hardware and designs, which are part of `rpc.scheduler_api`."""
 
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -15,7 +16,7 @@ EVERYTHING = Page()
 
 @calls
 class HardwareCalls:
-    """Slots, cards, hosts and their libraries."""
+    """Slots, cards, hosts and their libraries, and what tenants add to these."""
 
     def slots(self, page: Page = EVERYTHING) -> list[Slot]:
         """Return a page of the slots, by name."""
@@ -52,3 +53,23 @@ class HardwareCalls:
 
     def bitstreams(self, host: str | None = None) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue as a host has them; None = for each board, the first with it."""
+
+    # Designs of tenants
+
+    def create_design(self, request: DesignRequest) -> Design:
+        """Store a design that waits for a decision."""
+
+    def designs(self, page: Page) -> list[Design]:
+        """Return a page of the designs."""
+
+    def design(self, project_id: str, uuid: str) -> Design:
+        """Return one design, of this project or public."""
+
+    def design_content(self, uuid: str) -> DesignContent:
+        """Return the bitstream of a design."""
+
+    def change_design(self, uuid: str, change: DesignChange, seen: Seen = None) -> Design:
+        """Decide on a design."""
+
+    def delete_design(self, project_id: str, uuid: str, seen: Seen = None) -> Design:
+        """Remove a design; Conflict while jobs of its function have not ended."""

@@ -47,7 +47,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(
         ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_slots"], _AGENT
     ),
-    "source_tickets": _AGENT,
+    **dict.fromkeys(["source_tickets", "load_design"], _AGENT),
     **dict.fromkeys(
         [
             *("create_batch", "plan_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"),
@@ -62,6 +62,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
     **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card"], _API),
     **dict.fromkeys(["bitstreams", "flows", "counters"], _API),
+    **dict.fromkeys(["create_design", "designs", "design", "design_content", "change_design", "delete_design"], _API),
     **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "pool_counts", "work_counts"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),

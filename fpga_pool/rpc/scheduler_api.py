@@ -30,7 +30,7 @@ from fpga_pool.model.messages.requests import (
     UsagePage,
     WorkCount,
 )
-from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
+from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.hosts import enrolment_proof
@@ -56,8 +56,12 @@ CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 BEAT_S = 4.0
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
-#: Calls whose timeout is another than that of the client.
-_TIMEOUTS_S = {"create_batch": CREATE_S, "plan_batch": CREATE_S, "create_pipeline": CREATE_S, "heartbeat": BEAT_S}
+#: Calls whose timeout is another than that of the client: of the largest batches, and of bitstreams.
+_TIMEOUTS_S = {
+    **dict.fromkeys(("create_batch", "plan_batch", "create_pipeline"), CREATE_S),
+    **dict.fromkeys(("create_design", "design_content", "load_design"), CREATE_S),
+    "heartbeat": BEAT_S,
+}
 
 
 @calls
@@ -179,8 +183,8 @@ class SchedulerCalls(HardwareCalls):
 
     # Operators
 
-    def functions(self) -> list[FunctionInfo]:
-        """Return the catalogue as it is in force."""
+    def functions(self, project_id: str = "") -> list[FunctionInfo]:
+        """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
 
     def services(self) -> list[Service]:
         """Return the schedulers and agents of the pool."""
@@ -218,6 +222,12 @@ class SchedulerCalls(HardwareCalls):
         """Return leave to read the results that are the input of a job on a host, in their order.
 
         Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
+        """
+
+    def load_design(self, host: str, agent_id: str, function: str, nonce: str, cached: str = "") -> DesignAnswer:
+        """Return leave to load a design on a host now, with its bitstream unless `cached` is the digest of that.
+
+        BitstreamRefused if its design is not approved, or no more.
         """
 
     # Agents of hosts with virtual machines

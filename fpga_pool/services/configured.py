@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
-from fpga_pool.conf.catalogue import public_key
+from fpga_pool.conf.catalogue import public_key, public_keys
 from fpga_pool.conf.drivers import NO_TIERS, parse_pcpus, shaped_devices
 from fpga_pool.conf.scheduler import pool_settings, quota_limits
 from fpga_pool.drivers.egress.base import EgressDriver
@@ -51,8 +51,10 @@ LONGEST_FAULT_PAUSE_S = 60.0
 def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     """Return the settings of the scheduler of this name."""
     group = conf.scheduler
+    signers = public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else ()
+    same = {name: group[name] for name in field_names(SchedulerSettings) if name in group}
     return SchedulerSettings(
-        **{name: group[name] for name in field_names(SchedulerSettings) if name in group} | {"name": name},
+        **same | {"name": name, "design_signers": signers},
         retention_s=group.retention_days * 86_400,
         quotas=quota_limits(conf),
         pool=pool_settings(conf),

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, QuotaLimits
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
@@ -36,4 +38,7 @@ class SchedulerSettings:
     retention_s: float = 0.0
     #: Limits of projects that have none of their own.
     quotas: QuotaLimits = DEFAULT_LIMITS
+    #: Whose signatures of designs are trusted, and whether one of them is enough.
+    design_signers: tuple[Ed25519PublicKey, ...] = ()
+    signed_designs_are_approved: bool = False
     pool: PoolSettings = field(default_factory=PoolSettings)

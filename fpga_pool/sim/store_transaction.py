@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import (
@@ -56,6 +57,9 @@ class MemoryTransaction:
 
     def batch(self, uuid: str) -> Batch:
         return self._get(Batch, uuid)
+
+    def design(self, uuid: str) -> Design:
+        return self._get(Design, uuid)
 
     def job(self, uuid: str) -> Job:
         return self._get(Job, uuid)

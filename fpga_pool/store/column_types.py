@@ -7,15 +7,17 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Double, Enum, Integer, Text
-from sqlalchemy.dialects.mysql import MEDIUMTEXT
+from sqlalchemy import BigInteger, Dialect, Double, Enum, Integer, LargeBinary, Text
+from sqlalchemy.dialects.mysql import MEDIUMBLOB, MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
 from fpga_pool.model.codec import from_text, to_text
-from fpga_pool.model.messages.agents import Action
 
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
 LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
+
+#: A part of a file, of some MiB at most.
+Bytes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 #: An autoincrement key: SQLite knows those only as INTEGER, which has 64 bits there.
 Position = BigInteger().with_variant(Integer(), "sqlite")
@@ -91,20 +93,23 @@ class Texts(TypeDecorator[tuple[str, ...]]):
         return () if not value or value == "[]" else tuple(_read_json(value))
 
 
-class ActionText(TypeDecorator[Action]):
-    """The action of a command, as JSON."""
+class JsonText(TypeDecorator[Any]):
+    """A message of a type, as JSON."""
 
     impl = LongText
     cache_ok = True
 
-    def process_bind_param(self, value: Action | None, dialect: Dialect) -> str:
-        """Write the action."""
+    def __init__(self, wanted: Any) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        """Write the message."""
         return to_text(value)
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Action:
-        """Read the action; InvalidInput if this version does not know it."""
-        action: Action = from_text(Action, value)
-        return action
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Read the message; InvalidInput if this version does not know it."""
+        return from_text(self.wanted, value)
 
 
 class PlainData(TypeDecorator[Any]):

@@ -15,13 +15,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from fpga_pool.model.messages.requests import Usage, UsagePage
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables import BATCHES, COMMANDS, GANGS, JOBS, LEASES, QUOTAS, RUNS, TASKS, USAGE_DAYS
+from fpga_pool.store.tables import BATCHES, COMMANDS, DESIGNS, GANGS, JOBS, LEASES, QUOTAS, RUNS, TASKS, USAGE_DAYS
 
 _LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
 _OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
@@ -50,6 +51,7 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
     Resource.INPUT_BYTES: (BATCHES.c.input_bytes, BATCHES.c.project_id, BATCHES.c.state, _OPEN_BATCHES),
     Resource.TASK_SLOTS: (TASKS.c.slots, TASKS.c.project_id, TASKS.c.state, _OPEN_TASKS),
     Resource.GANG_PROCESSORS: (GANGS.c.processes, GANGS.c.project_id, GANGS.c.state, _OPEN_GANGS),
+    Resource.DESIGN_BYTES: (DESIGNS.c.size_bytes, DESIGNS.c.project_id, DESIGNS.c.state, tuple(DesignState)),
 }
 
 

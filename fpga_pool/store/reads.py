@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Result, Select, func, select, tuple_
+from sqlalchemy import Connection, Result, Select, func, or_, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.bitstreams import Design, DesignState
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -30,6 +31,7 @@ from fpga_pool.store.family_reads import FamilyReads
 from fpga_pool.store.statements import Scoped
 from fpga_pool.store.tables import (
     COMMANDS,
+    DESIGNS,
     HOSTS,
     JOBS,
     LEASES,
@@ -68,6 +70,21 @@ class Reads(FamilyReads):
 
     def batch(self, uuid: str) -> Batch:
         return self._one(Batch, uuid)
+
+    def design(self, uuid: str) -> Design:
+        return self._one(Design, uuid)
+
+    def designs(self, states: Collection[DesignState], project_id: str | None = None) -> list[Design]:
+        """Return the designs in some states, by function; of one project and the public ones, or (None) of all."""
+        query = statements.all_of(Design).where(DESIGNS.c.state.in_(states)).order_by(DESIGNS.c.function)
+        if project_id is not None:
+            query = query.where(or_(DESIGNS.c.project_id == project_id, DESIGNS.c.public.is_(True)))
+        return self._all(Design, query)
+
+    def design_of(self, function: str) -> Design | None:
+        """Return the design of a function; None = there is none."""
+        found = self._all(Design, statements.all_of(Design).where(DESIGNS.c.function == function))
+        return found[0] if found else None
 
     def job(self, uuid: str) -> Job:
         return self._one(Job, uuid)
@@ -182,6 +199,13 @@ class Reads(FamilyReads):
         same = [job for job in jobs if stored.get(job.uuid) == job.generation]
         self._known.update({(Job, job.uuid): job for job in same})
         return same
+
+    def design_jobs(self, function: str = "", but: Collection[str] = ()) -> Sequence[Job]:
+        """Return the jobs in state PENDING or a state of ACTIVE_JOBS of a design's function, or of all `but` some."""
+        of = JOBS.c.function
+        named = of == function if function else of.contains(".") & of.not_in(but)
+        query = statements.all_of(Job).where(JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}), named)
+        return self._all(Job, query.where(JOBS.c.shard == self._scope) if self._scope else query)
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         return self._all(Job, statements.EXHAUSTED_JOBS, {"attempts": attempts})

@@ -17,7 +17,8 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, M
 
 from fpga_pool.model.codec import bare, hints_of
 from fpga_pool.model.fields import Rest
-from fpga_pool.model.messages.agents import Command, ObservedFlow
+from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.hosts import Enrolment, Server
@@ -39,7 +40,17 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rest import marks_of
 from fpga_pool.model.transaction import PolicyMemory
 from fpga_pool.model.values import field_names
-from fpga_pool.store.column_types import ActionText, Limit, LongText, PlainData, Position, Records, Texts, enum_column
+from fpga_pool.store.column_types import (
+    Bytes,
+    JsonText,
+    Limit,
+    LongText,
+    PlainData,
+    Position,
+    Records,
+    Texts,
+    enum_column,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -53,6 +64,7 @@ _TEXTS: Mapping[str, Any] = {
         (
             *("project_id", "user_id", "function", "board", "kind", "policy", "family", "id", "request_id", "agent_id"),
             *("egress_driver", "error_code", "result_sha256", "key", "offered", "code_sha256"),
+            *("sha256", "signer"),
         ),
         WORD,
     ),
@@ -64,7 +76,8 @@ _TEXTS: Mapping[str, Any] = {
 _OTHERS: Mapping[tuple[type, str], Any] = {
     (PolicyMemory, "policy"): NAME,
     (PolicyMemory, "state"): PlainData(),
-    (Command, "action"): ActionText(),
+    (Command, "action"): JsonText(Action),
+    (Design, "manifest"): JsonText(DesignManifest),
 }
 _NUMBERS: Mapping[Any, Any] = {int: BigInteger(), float: Double(), bool: Boolean()}
 
@@ -206,6 +219,10 @@ PLACES: Mapping[type, Place] = {
     Migration: _place(Migration, "migrations", "uuid", indexed=("gang_uuid",), refers={"gang_uuid": "gangs.uuid"}),
     # Its batch has the same uuid.
     Task: _place(Task, "tasks", "uuid", _event_at(), derived=_last_event, refers={"uuid": "batches.uuid"}),
+    Design: _place(
+        *(Design, "designs", "uuid", _event_at(), Column("name", WORD, nullable=False)),
+        derived=lambda design: _last_event(design) | {"name": design.name},
+    ),
     PolicyMemory: _place(PolicyMemory, "policy_memories", "uuid"),
     # The outbox, emptied as agents acknowledge.  Positions are never used again: they are the order of the commits of
     # a shard, whose row every writer locks.
@@ -221,8 +238,15 @@ PLACES: Mapping[type, Place] = {
 SHARDS, SCHEDULERS, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BATCHES, JOBS = (
     PLACES[cls].table for cls in (Shard, Scheduler, Enrolment, Host, Server, Slot, Lease, Batch, Job)
 )
-PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, COMMANDS, RUNS = (
-    PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Command, Run)
+PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, DESIGNS, COMMANDS, RUNS = (
+    PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Design, Command, Run)
+)
+#: The bitstream of a design in pieces, by where each begins, apart from what is read often.
+DESIGN_FILES = Table(
+    *("design_files", METADATA, Column("design", UUID, ForeignKey("designs.uuid"), primary_key=True)),
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("piece", Bytes, nullable=False),
+    **_OPTIONS,
 )
 #: The limits of a project, NULL = the default; its row is also the lock of what is admitted of the project.
 QUOTAS = Table(
@@ -274,6 +298,9 @@ Index("ix_processes_in_state", PROCESSES.c.state, PROCESSES.c.shard)
 Index("ix_processes_in_state_on_host", PROCESSES.c.state, PROCESSES.c.host)
 Index("ix_tasks_newest_of_project", TASKS.c.project_id, TASKS.c.created_at, TASKS.c.uuid)
 Index("ix_tasks_in_state", TASKS.c.state, TASKS.c.shard)
+Index("ix_designs_last_event", DESIGNS.c.event_at)
+Index("ix_designs_name_in_project", DESIGNS.c.project_id, DESIGNS.c.name, unique=True)
+Index("ix_designs_function", DESIGNS.c.function, unique=True)
 
 # ---- Values to rows and back
 

@@ -44,7 +44,8 @@ from fpga_pool.model.messages.requests import (
     Usage,
     WorkCount,
 )
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.messages.work import DesignContent
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.gangs import Gang, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.pool import ENDED_JOBS, PIPELINE_POLICY, Batch, Host, JobState, LeaseKind, Shard, Slot
@@ -58,7 +59,7 @@ from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.pipeline import admission as pipeline_admission
-from fpga_pool.model.rules.shared import cards, changes
+from fpga_pool.model.rules.shared import cards, changes, designs
 from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.families import PoolPolicies
@@ -106,6 +107,9 @@ class EndlessTransaction(MemoryTransaction):
 
     def all_gangs(self):
         return self._all(Gang)
+
+    def all_designs(self):
+        return self._all(Design)
 
 
 class SlotAgent(Streams):
@@ -203,6 +207,8 @@ class PoolBench:
         self.key = Ed25519PrivateKey.generate()
         self.directory = directory
         self.fails = {}
+        #: Bitstreams of designs.
+        self.files = {}
         self.quotas = {}
         #: By project and function.
         self.used = []
@@ -657,7 +663,7 @@ class PoolBench:
             jobs = [job for job in jobs if project_id in (None, job.project_id)]
             return [flow_of(job, 2.5e6, time.time()) for job in jobs if job.state is JobState.WAITING_INPUT]
 
-    def functions(self):
+    def functions(self, project_id=""):
         with self._answering("functions"):
             return [
                 FunctionInfo(
@@ -675,6 +681,34 @@ class PoolBench:
                 BitstreamInfo(**about, kind="small", size_bytes=5, sha256="ab" * 32, signer="key", verified=True),
                 BitstreamInfo(**about, kind="large", reason="not in the library"),
             ]
+
+    def designs(self, page):
+        with self._answering("designs"):
+            return self._page(self.tx.all_designs(), page)
+
+    def design(self, project_id, uuid):
+        with self._answering("design"):
+            return designs.visible_design(self.tx, uuid, project_id)
+
+    def create_design(self, request):
+        with self._answering("create_design"):
+            self.files[request.uuid] = request.bitstream
+            return designs.create_design(self.tx, request, self.catalogue, time.time(), approve=False)
+
+    def design_content(self, uuid):
+        with self._answering("design_content"):
+            return DesignContent(sha256=self.tx.design(uuid).sha256, bitstream=self.files[uuid])
+
+    def change_design(self, uuid, change, seen=None):
+        with self._answering("change_design"):
+            return designs.change_design(self.tx, uuid, change, time.time(), seen)
+
+    def delete_design(self, project_id, uuid, seen=None):
+        with self._answering("delete_design"):
+            design = designs.owned_design(self.tx, uuid, project_id)
+            require_seen(design, seen)
+            self.store.remove(Design, uuid)
+            return design
 
     def calibration(self, function=None):
         with self._answering("calibration"):

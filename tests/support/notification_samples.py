@@ -7,6 +7,7 @@ from typing import Any
 
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.notifications import KINDS, Kind, notification
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest, DesignState
 from fpga_pool.model.objects.gangs import Gang, GangState
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import (
@@ -43,6 +44,13 @@ _BATCH = Batch(
     state=BatchState.FAILED, jobs_completed=3, jobs_failed=1, dispatched_at=_AT - 59.5, planned_makespan_s=48.5,
     lower_bound_s=45.0,
 )  # fmt: skip
+_DESIGN = Design(
+    uuid="3f0c6a51-0c4e-4a7e-9a44-5c1f3f7f9f10", **_OWNER, function="my_digest.3f0c6a51", size_bytes=1_000_000,
+    sha256="5b" * 32, created_at=_AT,
+    manifest=DesignManifest(
+        name="my_digest", board="u250", kind="small", io_bps=3.2e9, b_s_per_byte=2.5e-9, simulates="sha256"
+    ),
+)  # fmt: skip
 _LEASE = Lease(
     uuid="5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11", slot=_SLOT.name, kind=LeaseKind.INSTANCE,
     holder="8a1d2f0e-3f5c-4a52-8f6d-0c1b2a3d4e5f", project_id=_OWNER["project_id"], epoch=4, revocable=False,
@@ -70,6 +78,11 @@ _EXAMPLES: dict[str, tuple[Any, tuple[str, ...]]] = {
             started_at=_AT - 30.0,
         ),
         ("TaskCompleted", "RUNNING", "COMPLETED"),
+    ),
+    "design.submitted": (_DESIGN, ("Created", "", "SUBMITTED")),
+    "design.decided": (
+        replace(_DESIGN, state=DesignState.APPROVED, reason="checked by the lab"),
+        ("Approved", "SUBMITTED", "APPROVED", "checked by the lab"),
     ),
     "gang.ended": (
         Gang(

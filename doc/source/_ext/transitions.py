@@ -17,10 +17,11 @@ from fpga_pool.model.agent import slot as agent_slot
 from fpga_pool.model.agent.instructions import AgentTable
 from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.lifecycle import batch, gang, job, process, slot, task
+from fpga_pool.model.lifecycle import batch, design, gang, job, process, slot, task
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.messages import agents as m
 from fpga_pool.model.messages import gangs as gm
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest, DesignState
 from fpga_pool.model.objects.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
 from fpga_pool.model.objects.pool import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.objects.tasks import Task, TaskState
@@ -63,6 +64,15 @@ _TASK = Task(
     shares=1,
     topology=Topology.ANY,
     input_bytes=0,
+    created_at=0.0,
+)
+_DESIGN = Design(
+    uuid=_NAME,
+    **_TENANT,
+    function="f",
+    manifest=DesignManifest(name="f", board="b", kind="k", io_bps=1.0, b_s_per_byte=1.0, simulates="s"),
+    size_bytes=1,
+    sha256="",
     created_at=0.0,
 )
 _ABOUT_PROCESS = {"gang": _NAME, "index": 0, "attempt": 1, "at": 0.0}
@@ -158,6 +168,18 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
             ("", task.TaskFailed(reason="")),
             ("", task.TaskCancelRequested()),
             ("", task.TaskCancelled()),
+        ],
+    ),
+    "design": (
+        design.DESIGN,
+        DesignState,
+        [("", _DESIGN)],
+        [
+            ("", design.Approved()),
+            ("", design.Rejected()),
+            ("", design.Revoked()),
+            ("", design.Published()),
+            ("", design.MadePrivate()),
         ],
     ),
     "gang": (

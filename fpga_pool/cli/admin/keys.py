@@ -1,6 +1,7 @@
-"""`fpga-pool-manage keys`, `bitstreams`, `rabbitmq` and `prepare`: what the services need before they start."""
+"""`fpga-pool-manage keys`, `bitstreams`, `designs`, `rabbitmq` and `prepare`: what services need before they start."""
 
 import argparse
+import hashlib
 import os
 import shlex
 import time
@@ -13,11 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from fpga_pool.cli.admin.base import ManageCommand
+from fpga_pool.cli.client.bitstream import read_manifest
 from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
 from fpga_pool.conf.policies import compile_loops, policy_names
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.objects.bitstreams import DesignManifest
 from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.permissions import permissions
 from fpga_pool.rpc.transport import EXCHANGE
@@ -98,6 +102,25 @@ class FillLibrary(ManageCommand):
             except OSError as error:
                 raise InvalidInput(f"[agent] bitstream_library: {error}") from error
             self.print_line(f"{name}: {root / name}")
+
+
+class SignDesign(ManageCommand):
+    """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers)."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
+        parser.add_argument("bitstream", metavar="BITSTREAM", help="file with the partial bitstream")
+        parser.add_argument("--key", metavar="FILE", required=True, help="private key of the signer")
+        parser.add_argument("--output", metavar="FILE", required=True, help="where to write the signature")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        key = private_key("--key", parsed_args.key)
+        try:
+            manifest: DesignManifest = read(DesignManifest, read_manifest(parsed_args.manifest), "manifest")
+            sha256 = hashlib.sha256(Path(parsed_args.bitstream).read_bytes()).hexdigest()
+            Path(parsed_args.output).write_bytes(key.sign(manifest.signed(sha256)))
+        except OSError as error:
+            raise InvalidInput(f"{error.filename}: {error.strerror}") from error
 
 
 class ShowPermissions(ManageCommand):

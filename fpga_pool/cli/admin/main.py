@@ -26,6 +26,7 @@ VERBOSE = 2
 COMMANDS = {
     "audit": "database:Audit",
     "bitstreams stock": "keys:FillLibrary",
+    "designs sign": "keys:SignDesign",
     "card remove": "retire:RemoveCard",
     "db check": "database:Check",
     "db purge": "database:Purge",

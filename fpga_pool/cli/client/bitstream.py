@@ -1,12 +1,25 @@
-"""`fpga-pool bitstream`: whether hosts can load what the catalogue has."""
+"""`fpga-pool bitstream` and `design`: whether hosts can load what the catalogue has, and what tenants submit."""
 
 import argparse
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-from fpga_pool.cli.client.base import LongLister, PoolShowOne
-from fpga_pool.cli.client.columns import Row, Table
-from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.cli.client.base import (
+    LongLister,
+    NewestLister,
+    OneObject,
+    PoolCommand,
+    PoolLister,
+    PoolShowOne,
+    Several,
+    uuid_of,
+)
+from fpga_pool.cli.client.columns import Columns, One, Row, Table, single
+from fpga_pool.client import Client
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignManifest
 
 _COLUMNS = (
     "name", "function", "version", "board", "kind", "host", "verified", "reason", "signer", "sha256", "size_bytes",
@@ -63,3 +76,147 @@ class Show(PoolShowOne):
 
 def _row(one: BitstreamInfo) -> Row:
     return tuple(getattr(one, name) for name in _COLUMNS)
+
+
+# ---- Designs: functions that tenants submit, and what operators decide on them
+
+
+def _of_manifest(name: str) -> tuple[str, Callable[[Design], Any]]:
+    return name, lambda design: getattr(design.manifest, name)
+
+
+_BOARD, _KIND = _of_manifest("board"), _of_manifest("kind")
+_DESIGN_COLUMNS: Columns = (
+    "uuid", "name", "function", "state", "public", _BOARD, _KIND, "size_bytes", "signer", "created_at", "reason",
+    "sha256",
+    *(_of_manifest(name) for name in DesignManifest.__struct_fields__ if name not in ("name", "board", "kind")),
+    "project_id",
+)  # fmt: skip
+
+
+def read_manifest(path: str) -> dict[str, Any]:
+    """Return the manifest in a TOML file, of which the API checks the fields."""
+    try:
+        return tomllib.loads(_content(path).decode())
+    except ValueError as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class CreateDesign(PoolShowOne):
+    """Submit a function with its bitstream; an operator decides whether it may be loaded.
+
+    Example: fpga-pool design create my_filter.toml my_filter.bin
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
+        parser.add_argument("bitstream", metavar="BITSTREAM", help="file with the partial bitstream")
+        parser.add_argument(
+            "--signature", metavar="FILE", help="signature of a signer whom the operator trusts (default: unsigned)"
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        signature = _content(parsed_args.signature) if parsed_args.signature else b""
+        manifest = read_manifest(parsed_args.manifest)
+        return single(self.client.create_design(manifest, _content(parsed_args.bitstream), signature), _DESIGN_COLUMNS)
+
+
+class ListDesigns(NewestLister, LongLister):
+    """List designs, newest first."""
+
+    ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS
+    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind", "project_id")
+    take_action = PoolLister.take_action  # its columns have the project in any case
+
+
+class _AskOfDesigns(PoolCommand):
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
+        wanted, *others = arguments
+        if len(wanted) != 36:  # an operator names by its uuid what is another project's
+            wanted = uuid_of("design", self.client.designs(limit=None), wanted)
+        return super().ask(wanted, *others, **filters)
+
+
+class _OneDesign(_AskOfDesigns, OneObject):
+    NOUN, NAMED, COLUMNS = "design", "name in the project, or ", _DESIGN_COLUMNS
+
+
+class ShowDesign(_OneDesign):
+    """Show a design: what its function is like, and what was decided on it, and why."""
+
+    ASK = Client.design
+
+
+class DeleteDesigns(_AskOfDesigns, Several):
+    """Remove designs whose functions no jobs need any more."""
+
+    NOUN, ALSO, ASK, COLUMNS = "design", ", or its name in the project", Client.delete_design, _DESIGN_COLUMNS[:3]
+
+
+class SaveDesign(_OneDesign):
+    """Store the bitstream of a design of any project in a file, to decide on it; for operators."""
+
+    ASK = Client.design_bitstream
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("file", metavar="FILE", help="where to store it; a file that exists is not overwritten")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        found = self.ask(parsed_args.design)
+        try:
+            with Path(parsed_args.file).open("xb") as file:
+                file.write(found.bitstream)
+        except OSError as error:
+            raise InvalidInput(f"{parsed_args.file}: cannot be written: {error.strerror}") from None
+        return ("file", "size_bytes", "sha256"), (parsed_args.file, len(found.bitstream), found.sha256)
+
+
+class _Decide(_OneDesign):
+    ASK = Client.change_design
+    STATE: str | None = None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--reason", default="", metavar="TEXT", help="reason, shown to the tenant")
+        if self.STATE in (None, "APPROVED"):
+            visibility = parser.add_mutually_exclusive_group(required=self.STATE is None)
+            visibility.add_argument(
+                "--public", action="store_true", default=None, help="jobs of all projects may name its function"
+            )
+            visibility.add_argument(
+                "--private", action="store_false", dest="public", default=None, help="jobs of its own project alone"
+            )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        public = getattr(parsed_args, "public", None)
+        return self.details(self.ask(parsed_args.design, state=self.STATE, public=public, reason=parsed_args.reason))
+
+
+class ApproveDesign(_Decide):
+    """Let the function of a design be loaded; for operators."""
+
+    STATE = "APPROVED"
+
+
+class RejectDesign(_Decide):
+    """Refuse a design that was submitted; for operators."""
+
+    STATE = "REJECTED"
+
+
+class RevokeDesign(_Decide):
+    """Withdraw a design: jobs that wait for its function fail, and it is loaded nowhere any more; for operators."""
+
+    STATE = "REVOKED"
+
+
+class SetDesign(_Decide):
+    """Say which projects may name the function of an approved design; for operators."""

@@ -170,6 +170,7 @@ _WHAT = {
     Resource.GANG_PROCESSORS: "most processes of gangs that have not ended",
     Resource.TICKETS: "most transfer tickets that have not expired, for each scheduler",
     Resource.REQUESTS_PER_S: "most requests per second, for each process of the API",
+    Resource.DESIGN_BYTES: "most bytes of bitstreams of designs",
 }
 
 

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
 from fpga_pool.drivers.slots.bitstream import Bitstream
-from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import InvalidInput, SlotFault
+from fpga_pool.model.catalogue import Catalogue, Function
+from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, SlotFault
 from fpga_pool.model.objects.links import ALONE, CardLinks, read_enclosures
 from fpga_pool.model.objects.pool import SlotState
 
@@ -102,6 +102,13 @@ class SlotDriver(ABC):
         The bitstream is verified first: BitstreamRefused leaves the slot as it was.  Conflict if the slot is LOADING
         or BUSY; loading a FAULTED slot repairs it.  SlotFault leaves it FAULTED.  Slot memory is not touched.
         """
+
+    def admit(self, function: Function, sha256: str, simulates: str) -> None:
+        """Let the function of a design be loaded from the bitstream of this digest, for which the caller vouches.
+
+        A slot without hardware computes what the function `simulates` of the catalogue computes.
+        """
+        raise BitstreamRefused(f"bitstream of {function.name}: this driver loads functions of the catalogue only")
 
     @abstractmethod
     def run(

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fpga_pool.model.catalogue import Board, Catalogue, Function
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound
+from fpga_pool.model.objects.bitstreams import DesignManifest
 
 
 def load_or_create_signing_key(path: Path) -> Ed25519PrivateKey:
@@ -135,6 +136,20 @@ def build(board: Board, region_kind: str, function: Function, key: Ed25519Privat
     return Bitstream(manifest, key.sign(manifest.canonical()), payload)
 
 
+def of_design(design: DesignManifest, function: str, payload: bytes) -> Bitstream:
+    """Return the bitstream of a design, which has no signature: its digest is vouched for (`SlotDriver.admit`)."""
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        board=design.board,
+        region_kind=design.kind,
+        function=function,
+        function_version=design.version,
+        size_bytes=len(payload),
+        sha256=hashlib.sha256(payload).hexdigest(),
+    )
+    return Bitstream(manifest, b"", payload)
+
+
 def is_signed(bitstream: Bitstream, public_key: Ed25519PublicKey) -> bool:
     """Return whether the signature is that of the manifest under this key."""
     try:
@@ -148,7 +163,6 @@ def verify(
     bitstream: Bitstream, public_key: Ed25519PublicKey, board: str, region_kind: str, function: Function
 ) -> None:
     """Raise BitstreamRefused unless the bitstream is signed, unaltered, and for this board, region and function."""
-    manifest = bitstream.manifest
     # The signature first: until it holds, the manifest is anyone's claim.
     if not bitstream.signature:
         raise BitstreamRefused(f"bitstream of {function.name} is unsigned")
@@ -156,6 +170,12 @@ def verify(
         raise BitstreamRefused(
             f"bitstream of {function.name}: the signature does not match the manifest and the trusted key"
         )
+    verify_content(bitstream, board, region_kind, function)
+
+
+def verify_content(bitstream: Bitstream, board: str, region_kind: str, function: Function) -> None:
+    """Raise BitstreamRefused unless the bitstream is unaltered, and for this board, region and function."""
+    manifest = bitstream.manifest
     expected = {
         "format_version": FORMAT_VERSION,
         "board": board,

@@ -23,11 +23,11 @@ from fpga_pool.drivers.slots.base import (
     configured_links,
     require_size,
 )
-from fpga_pool.drivers.slots.bitstream import Bitstream, verify
+from fpga_pool.drivers.slots.bitstream import Bitstream, verify, verify_content
 from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.functions import FunctionModel, function_model
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.catalogue import Catalogue, Function
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
 from fpga_pool.model.objects.links import ALONE, CardLinks
 
@@ -68,6 +68,8 @@ class SimulatedSlots(SlotDriver):
             for bus, card in enumerate(self.inventory() if virtual_functions else ())
             for number, slot in enumerate(card.slots)
         }
+        #: By name, functions of designs, each with the digest of its bitstream and the function that it simulates.
+        self._admitted: dict[str, tuple[Function, str, str]] = {}
         #: Seconds of the whole work of the job that each slot ran last.
         self._work_s: dict[SlotAddress, float] = {}
 
@@ -101,13 +103,27 @@ class SimulatedSlots(SlotDriver):
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
         # Takes the bitstream's size over the rate of the configuration port.
         card = self._card(slot)
-        try:
-            function = self._catalogue.function(bitstream.manifest.function)
-        except UnknownFunction as error:
-            raise BitstreamRefused(f"bitstream: {error}") from None
-        verify(bitstream, self._trusted_key, self._board.name, card.kind(slot.region), function)
+        name, place = bitstream.manifest.function, (self._board.name, card.kind(slot.region))
+        if name in self._admitted:
+            function, sha256, _ = self._admitted[name]
+            verify_content(bitstream, *place, function)
+            if bitstream.manifest.sha256 != sha256:
+                raise BitstreamRefused(f"bitstream of {name}: its digest is not the one that was admitted")
+        else:
+            try:
+                function = self._catalogue.function(name)
+            except UnknownFunction as error:
+                raise BitstreamRefused(f"bitstream: {error}") from None
+            verify(bitstream, self._trusted_key, *place, function)
         load_s = len(bitstream.payload) * 8 / self._board.configuration_bps
         card.configure(slot.region, function.name, load_s)
+
+    def admit(self, function: Function, sha256: str, simulates: str) -> None:
+        try:
+            self._models(self._catalogue.function(simulates).name)
+        except UnknownFunction as error:
+            raise BitstreamRefused(f"bitstream of {function.name}: simulates: {error}") from None
+        self._admitted[function.name] = function, sha256, simulates
 
     def run(
         self,
@@ -119,7 +135,9 @@ class SimulatedSlots(SlotDriver):
         project_id: str,
         done: float = 0.0,
     ) -> RunResult:
-        card, entry, model = self._card(slot), self._catalogue.function(function), self._models(function)
+        card, admitted = self._card(slot), self._admitted.get(function)
+        entry = admitted[0] if admitted else self._catalogue.function(function)
+        model = self._models(admitted[2] if admitted else function)
         time_model = entry.fpga_time.get(self._board.name)
         if time_model is None:
             raise InvalidInput(f"function {function} has no time model for board {self._board.name}")

@@ -97,7 +97,7 @@ class CancelRequested(Event, frozen=True, kw_only=True):
 
 
 class GaveUp(Event, frozen=True, kw_only=True):
-    """The pool will not try any longer: planned too often, or the input never came."""
+    """The pool will not try any longer: planned too often, the input never came, or the function was revoked."""
 
     code: str
     reason: str
@@ -310,6 +310,7 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.WAITING_INPUT, InputStaged): _staged,
     (JobState.STAGED, JobStarted): _started,
     (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,
+    (JobState.STAGED, GaveUp): _gave_up_waiting,
     (JobState.RUNNING, JobStarted): _started,  # its agent restarted, and the job with it
     (JobState.WAITING_INPUT, JobFinished): _finished,  # its agent reports a short job only when it is complete
     (JobState.STAGED, JobFinished): _finished,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fpga_pool.model.lifecycle.slot import HostLost, LeaseBroken, LeaseReleased, LeaseRestored
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang
 from fpga_pool.model.objects.history import CREATED, HistoryEntry
 from fpga_pool.model.objects.pool import ENDED_BATCHES, PIPELINE_POLICY, Batch, Host, Lease, Slot, SlotState
@@ -102,6 +103,7 @@ _WORK = ("uuid", "project_id", "user_id", "name", "state", "created_at", "ended_
 _COUNTS = ("jobs", "jobs_completed", "jobs_failed", "jobs_cancelled")
 _BATCH = (*_WORK, "policy", "priority", "dispatched_at", *_COUNTS, "planned_makespan_s", "lower_bound_s")
 _TASK = (*_WORK, "function", "slots", "shares", "started_at", "attempt", "reason")
+_DESIGN = ("uuid", "project_id", "user_id", "name", "function", "state", "public", "signer", "sha256", "reason")
 _GANG = (*_WORK, "processes", "started_at", "attempt", "swaps", "migrations", "kills", "cpu_s", "reason")
 _LEASE = ("uuid", "slot", "holder", "project_id", "function", "state", "broken", "granted_at", "released_at")
 
@@ -145,6 +147,14 @@ KINDS = (
         "A pipeline has ended; its jobs are its subtasks.",
     ),
     Kind("task.ended", Task, _TASK, _reached(ENDED_TASKS), "A task has ended."),
+    Kind("design.submitted", Design, _DESIGN, _named(CREATED), "A tenant has submitted a design."),
+    Kind(
+        "design.decided",
+        Design,
+        _DESIGN,
+        lambda _, entry: entry.event != CREATED,
+        "A design was approved, rejected or revoked (``state``), or made public or private.",
+    ),
     Kind("gang.ended", Gang, _GANG, _reached(ENDED_GANGS), "A gang has ended."),
     Kind("lease.begun", Lease, _LEASE, _of_instance(CREATED), "An instance, ``holder``, holds a slot."),
     Kind(

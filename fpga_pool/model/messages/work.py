@@ -1,13 +1,14 @@
-"""Requests of tenants for work: what a client sends and a scheduler admits (`model/rules/*/admission.py`)."""
+"""Requests of tenants for work: what a client sends and a scheduler admits (`model/rules/*/admission.py`); designs."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Moment, Priority, Seconds, Text, Uuid, text
+from fpga_pool.model.codec import Message, to_text
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Moment, Priority, Seconds, Sha256, Text, Uuid, text
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.objects.bitstreams import MOST_DESIGN_BYTES, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
 from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import MOST_SLOTS, TaskShape
@@ -146,3 +147,65 @@ class GangRequest(WorkRequest, frozen=True, kw_only=True):
 def _amounts_of(requested: Sequence[JobRequest | SubtaskRequest | ShareRequest]) -> Amounts:
     """Return what jobs add to the use of a project's quota."""
     return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}
+
+
+class DesignRequest(DesignManifest, frozen=True, kw_only=True):
+    """A design as a tenant submits it."""
+
+    uuid: ChosenUuid
+    project_id: Internal[str]
+    user_id: Internal[str]
+    #: In JSON in base64, as the signature is.
+    bitstream: Annotated[
+        bytes,
+        Meta(
+            min_length=1,
+            max_length=MOST_DESIGN_BYTES,
+            description=f"a bitstream of at most {MOST_DESIGN_BYTES} bytes, in base64",
+        ),
+    ]
+    #: Ed25519, of `signed`; empty = nobody has signed it.
+    signature: Annotated[bytes, Meta(max_length=64, description="a signature in base64")] = b""
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it adds to the use of its project's quota."""
+        return {Resource.DESIGN_BYTES: len(self.bitstream)}
+
+
+class DesignChange(Message, frozen=True, kw_only=True):
+    """What an operator decides on a design; null = as before."""
+
+    state: Literal["APPROVED", "REJECTED", "REVOKED"] | None = None
+    #: Whether jobs of all projects may name it.
+    public: bool | None = None
+    reason: Text = ""
+
+
+class DesignGrant(Message, frozen=True, kw_only=True):
+    """Leave to load the function of a design, for one load on one host: `nonce` is from the agent that asks."""
+
+    nonce: Text
+    host: Text
+    function: Text
+    manifest: DesignManifest
+    sha256: Sha256
+
+    def signed(self) -> bytes:
+        """Return what the scheduler signs; no signature for another purpose begins so."""
+        return b"fpga_pool.design.1" + to_text(self).encode()
+
+
+class DesignAnswer(Message, frozen=True, kw_only=True):
+    """A grant with the scheduler's signature, and the bitstream, unless the agent has it already."""
+
+    grant: DesignGrant
+    signature: bytes
+    bitstream: bytes
+
+
+class DesignContent(Message, frozen=True, kw_only=True):
+    """The bitstream of a design, in JSON in base64."""
+
+    sha256: str
+    bitstream: bytes

@@ -18,7 +18,7 @@ HISTORY_LENGTH = 24
 LONGEST_EVENT_REASON = 255
 #: What has events that can be listed, and how these objects are called together.
 EVENTFUL = {
-    "batch": "batches", "gang": "gangs", "host": "hosts", "instance": "instances", "job": "jobs",
+    "batch": "batches", "design": "designs", "gang": "gangs", "host": "hosts", "instance": "instances", "job": "jobs",
     "pipeline": "pipelines", "slot": "slots", "task": "tasks",
 }  # fmt: skip
 #: The first event of what a request, or the heartbeat of a host, has brought into the pool.

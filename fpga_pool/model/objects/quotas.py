@@ -30,6 +30,8 @@ class Resource(StrEnum):
     TICKETS = "tickets"
     #: Requests of the API per second; each process of the API counts those that it gets.
     REQUESTS_PER_S = "requests_per_s"
+    #: Bitstreams of the designs that are stored, whatever was decided on them.
+    DESIGN_BYTES = "design_bytes"
 
 
 #: Amounts by resource; what is not named is not asked for, or 0.
@@ -45,6 +47,7 @@ class QuotaLimits(Message, frozen=True, kw_only=True):
     gang_processors: QuotaLimit | None = None
     tickets: QuotaLimit | None = None
     requests_per_s: QuotaLimit | None = None
+    design_bytes: QuotaLimit | None = None
 
     def of(self, resource: Resource) -> int | None:
         """Return the limit of a resource."""
@@ -65,6 +68,7 @@ DEFAULT_LIMITS = QuotaLimits(
     gang_processors=10_000,
     tickets=500_000,
     requests_per_s=500,
+    design_bytes=256 << 20,
 )
 
 

@@ -29,6 +29,7 @@ from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
+from fpga_pool.services.agent.designs import Designs
 from fpga_pool.services.agent.gatherer import Gatherer
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.metrics import agent_samples
@@ -110,6 +111,7 @@ class AgentService:
         remove_scratch(settings.state_dir / "scratch")
         self._port, self._tls = settings.data_port, ssl_context is not None
         self._reports_at_once = REPORTS
+        designs = Designs(settings.state_dir / "designs", scheduler, token_keys, settings.host, self.agent_id)
         self.slots = {
             name: SlotWorker(
                 name,
@@ -121,6 +123,7 @@ class AgentService:
                 self.jobs,
                 settings.state_dir / "scratch",
                 instruments,
+                designs,
             )
             for cards in drivers
             for card in cards.inventory()

@@ -23,10 +23,13 @@ from fpga_pool.model.exceptions import (
     InvalidInput,
     InvalidTransition,
     NotFound,
+    ServiceUnavailable,
     SlotFault,
     StorageFull,
 )
+from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.model.objects.pool import SlotState, is_cpu
+from fpga_pool.services.agent.designs import Designs
 from fpga_pool.services.agent.instances.slots import GuestUse
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.transfer.frames import SMALL_BYTES
@@ -62,6 +65,7 @@ class SlotWorker:
         shell: AgentShell,
         scratch: Path,
         instruments: Instruments,
+        designs: Designs,
     ) -> None:
         self.name = name
         self._instruments = instruments
@@ -69,7 +73,7 @@ class SlotWorker:
         self._board = board
         self._kind = kind
         self._driver = driver
-        self._library = library
+        self._library, self._designs = library, designs
         self._shell = shell
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -215,12 +219,17 @@ class SlotWorker:
 
     def _load_bitstream(self, function: str) -> e.Loaded | e.LoadFailed | e.LoadRefused:
         try:
-            bitstream = self._library.read(function, self._board, self._kind)
+            if is_design(function):
+                bitstream = self._designs.fetch(function, self._driver)
+            else:
+                bitstream = self._library.read(function, self._board, self._kind)
             self._shell.await_port(self.name)
             self._driver.load(self.address, bitstream)
         except (BitstreamRefused, NotFound) as error:
             LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400  # the message says it all
             return e.LoadRefused(slot=self.name, code=error.code, message=str(error))
+        except ServiceUnavailable:  # no scheduler gives leave to load a design: the slot is sound, and waits for one
+            raise
         except (FpgaPoolError, OSError) as error:
             return e.LoadFailed(slot=self.name, reason=str(error))
         except Exception as error:

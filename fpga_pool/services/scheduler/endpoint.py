@@ -39,6 +39,7 @@ from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
+from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import TenantRequests
@@ -58,7 +59,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(HardwareRequests, TenantRequests):
+class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -80,7 +81,7 @@ class SchedulerEndpoint(HardwareRequests, TenantRequests):
             batch = owned_batch(tx, uuid, project_id)
             if batch.policy != TASK_POLICY:
                 functions = tx.pending_functions(uuid)
-                return batch_detail(tx, batch, functions, service.catalogue, service.clock())
+                return batch_detail(tx, batch, functions, service.designs.visible(tx, project_id), service.clock())
         task = self._task_detail(project_id, uuid)
         return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
@@ -216,10 +217,9 @@ class SchedulerEndpoint(HardwareRequests, TenantRequests):
         return self._service.snapshots.changed_after(seen).to_plain()
 
     @answers
-    def functions(self, context: Context) -> list[FunctionInfo]:
-        catalogue = self._service.catalogue
+    def functions(self, context: Context, project_id: str) -> list[FunctionInfo]:
         with self._service.store.reading() as tx:
-            slots = tx.slots()
+            slots, catalogue = tx.slots(), self._service.designs.visible(tx, project_id)
         return [
             FunctionInfo(
                 **shared(function, FunctionInfo),

@@ -8,9 +8,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 from oslo_config import cfg
 
@@ -23,11 +23,18 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.messages.requests import Calibration
+from fpga_pool.model.objects.bitstreams import DesignState, is_design
 from fpga_pool.model.objects.pool import is_cpu
-from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.batch.family import BatchFamily
+from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
+from fpga_pool.model.rules.shared.families import AnyFamily
+from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
+from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.family_reads import Runs
 from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -253,3 +260,60 @@ def log_cycle(result: CycleResult) -> None:
         1000 * times.commit_s,
         1000 * times.dispatch_s,
     )
+
+
+# ---- Designs of tenants
+
+#: How often it is looked whether anything is left of designs that are not approved.
+WITHDRAW_S = 15.0
+
+
+class DesignCatalogue:
+    """The catalogue with the functions of designs, as it is now; threads may share it."""
+
+    def __init__(self, catalogue: Catalogue, store: Store) -> None:
+        self._own, self._store = catalogue, store
+        self._last: tuple[list[str], Catalogue] = [], catalogue
+
+    def visible(self, tx: SqlTransaction, project_id: str) -> Catalogue:
+        """Return it as a project sees it: what jobs of it may name."""
+        return extended(self._own, tx.designs([DesignState.APPROVED], project_id))
+
+    def everything(self) -> Catalogue:
+        """Return it with all designs that may be in slots, whosever they are, for planning."""
+        with self._store.looking() as tx:
+            designs = tx.designs(DECIDED)
+        functions = [design.function for design in designs]
+        before, made = self._last
+        if functions != before:
+            made = extended(self._own, designs)
+            self._last = functions, made
+        return made
+
+    def reading_for(self, family: AnyFamily, shard: str) -> AbstractContextManager[SqlTransaction]:
+        """Begin to read a shard for a family, which plans by the catalogue as it is now."""
+        if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
+            family.catalogue = self.everything()
+        return self._store.reading(shard)
+
+    def withdraw(self, shard: str, writer: ShardWriter, clock: Clock) -> int:
+        """Withdraw from a shard what is not approved: see `rules.shared.designs.withdraw`."""
+        with self._store.reading(shard) as reading:
+            if self._is_settled(reading):
+                return 0
+
+        def change(writing: Transaction) -> int:
+            tx = cast("SqlTransaction", writing)
+            approved = {design.function for design in tx.designs([DesignState.APPROVED])}
+            return withdraw(tx, tx.design_jobs(but=approved), approved, self._own, clock())
+
+        if count := writer.run(change):
+            LOG.info("shard %s: %d jobs and slots of designs that are not approved are withdrawn", shard, count)
+        return count
+
+    def _is_settled(self, tx: SqlTransaction) -> bool:
+        """Return whether there is nothing in the shard of a transaction that `withdraw` would look at."""
+        known = tx.designs(list(DesignState))
+        approved = {design.function for design in known if design.state is DesignState.APPROVED}
+        held = (slot.function for slot in tx.slots() if is_design(slot.function))
+        return approved.issuperset(held) and not (known and tx.design_jobs(but=approved))  # to look at jobs takes long

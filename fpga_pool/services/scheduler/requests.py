@@ -107,7 +107,8 @@ class TenantRequests:
     def _create_batch(self, request: BatchRequest) -> Batch:
         service, wanted = self._service, self._with_policy(request)
         with service.admission(Batch, wanted) as tx:
-            batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
+            catalogue = service.designs.visible(tx, wanted.project_id)
+            batch = create_batch(tx, wanted, catalogue, service.settings.pool, service.clock())
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
         return batch

@@ -20,7 +20,7 @@ from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
 from fpga_pool.model.lifecycle.slot import LeaseBroken
 from fpga_pool.model.messages.requests import PlannedBatch
-from fpga_pool.model.messages.work import BatchRequest, WorkRequest
+from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
 from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
 from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
@@ -47,7 +47,16 @@ from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
-from fpga_pool.services.scheduler.planner import Calibrator, DryRuns, Planner, prepare, quick, sparing
+from fpga_pool.services.scheduler.planner import (
+    WITHDRAW_S,
+    Calibrator,
+    DesignCatalogue,
+    DryRuns,
+    Planner,
+    prepare,
+    quick,
+    sparing,
+)
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
@@ -134,6 +143,8 @@ class SchedulerService:
             self._tier_migrations = TierMigrations(
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
+        #: The catalogue with what tenants have submitted.
+        self.designs = DesignCatalogue(catalogue, store)
         self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
         self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
@@ -199,7 +210,7 @@ class SchedulerService:
             return self._valid_tickets.of(project_id, self.clock())
 
     @contextmanager
-    def admission(self, kind: type, request: WorkRequest) -> Iterator[SqlTransaction]:
+    def admission(self, kind: type, request: WorkRequest | DesignRequest) -> Iterator[SqlTransaction]:
         """Begin the transaction that stores a request as an object of a kind.
 
         QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
@@ -230,21 +241,24 @@ class SchedulerService:
             with self.store.reading() as tx:
                 limits = unified or self.limits(own_limits(tx.connection, request.project_id))
                 self._check_quota(tx, Batch, request, limits)
-                batch, jobs = admit_batch(tx, request, self.catalogue, pool, now_s)
+                catalogue = self.designs.visible(tx, request.project_id)
+                batch, jobs = admit_batch(tx, request, catalogue, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
                 tx.refuse_stored(Job, [job.uuid for job in jobs])
             return DryRun(
                 batch,
                 jobs,
                 reading=self.store.reading,
-                catalogue=self.catalogue,
+                catalogue=self.designs.everything(),
                 settings=pool,
                 policies=self.policies,
                 now_s=now_s,
                 rng=np.random.default_rng(self.settings.seed),
             ).run()
 
-    def _check_quota(self, tx: SqlTransaction, kind: type, request: WorkRequest, limits: ProjectLimits) -> None:
+    def _check_quota(
+        self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits
+    ) -> None:
         project_id, amounts = request.project_id, request.amounts
         try:
             in_use = used(tx.connection, project_id, amounts)
@@ -260,6 +274,16 @@ class SchedulerService:
             begin = self.changes.noted(lambda: self.store.transaction(shard))
             writer = self._writers.setdefault(shard, ShardWriter(begin))
         return writer
+
+    def withdraw_designs(self) -> None:
+        """Withdraw from all shards what is not approved; a loop of each shard does so, too, if this fails."""
+        for shard in self.settings.pool.shards.names():
+            self._withdraw(shard)
+
+    def _withdraw(self, shard: str) -> bool:
+        if self.designs.withdraw(shard, self.writer(shard), self.clock):
+            self.work_arrived()
+        return False
 
     def work_arrived(self, *families: str) -> None:
         """Have pending work of these families looked at now, here and by the other owners.
@@ -277,6 +301,10 @@ class SchedulerService:
         for lease, entry in tx.events(Lease):
             if entry.event == LeaseBroken.__name__:
                 LOG.warning("instance %s cannot use slot %s: %s", lease.holder, lease.slot, entry.reason)
+        self.notify(tx)
+
+    def notify(self, tx: SqlTransaction) -> None:
+        """Send the notifications of what a transaction has committed, if any are sent."""
         if self._publish is None:
             return
         if found := [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]:
@@ -290,7 +318,7 @@ class SchedulerService:
         def new_planner(family: AnyFamily, dispatch: Callable[[], None]) -> Planner:
             cycle = Cycle(
                 family,
-                reading=lambda: self.store.reading(shard.name),
+                reading=lambda: self.designs.reading_for(family, shard.name),
                 transactions=transactions,
                 dispatch=dispatch,
                 clock=self.clock,
@@ -311,7 +339,10 @@ class SchedulerService:
             settings.online_interval_s,
             self.clock,
             transactions,
-            self._with_placement(shard),
+            [
+                Loop(f"designs-{shard.name}", lambda: self._withdraw(shard.name), WITHDRAW_S),
+                *self._with_placement(shard),
+            ],
         )
         owned.start()
         return owned

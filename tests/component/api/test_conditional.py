@@ -33,7 +33,11 @@ def paths(api):
         "gangs": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
         "tasks": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
         "pipelines": {"subtasks": [JOB | {"name": "a"}]},
-    }
+        "designs": {
+            "name": "mine", "board": "kintex7", "kind": "small", "io_bps": 1e9, "b_s_per_byte": 1e-9,
+            "simulates": "sha256", "bitstream": "aGVsbG8=",
+        },
+    }  # fmt: skip
     found = {nouns: api.post(f"/v1/{nouns}", json=body).headers["Location"] for nouns, body in bodies.items()}
     found["jobs"] = f"/v1/jobs/{api.get('/v1/jobs').json['jobs'][0]['uuid']}"
     found["cards"] = f"/v1/cards/{api.get('/v1/cards').json['cards'][1]['uuid']}"
@@ -73,7 +77,7 @@ CHANGES = {
     "batches": ("DELETE", None, 202), "gangs": ("DELETE", None, 202), "tasks": ("DELETE", None, 202),
     "pipelines": ("DELETE", None, 202), "slots": ("PATCH", {"drain": True, "reason": "r"}, 200),
     "cards": ("PATCH", {"drain": True, "reason": "r"}, 200),
-    "quotas": ("PUT", {"jobs": 7}, 200),
+    "quotas": ("PUT", {"jobs": 7}, 200), "designs": ("PATCH", {"state": "APPROVED"}, 200),
 }  # fmt: skip
 
 

@@ -6,6 +6,10 @@ from jsonschema import Draft202012Validator
 from fpga_pool.api.app import create_app
 
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+DESIGN = {
+    "name": "mine", "board": "kintex7", "kind": "small", "io_bps": 1e9, "b_s_per_byte": 1e-9, "simulates": "sha256",
+    "bitstream": "aGVsbG8=",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -51,6 +55,7 @@ def test_answers_fit_their_schemas(api, pool, document):
     uuids["bitstreams"] = api.get("/v1/bitstreams").json["bitstreams"][0]["uuid"]
     uuids["cards"] = api.get("/v1/cards").json["cards"][0]["uuid"]
     uuids["jobs"] = api.get("/v1/jobs").json["jobs"][0]["uuid"]
+    uuids["designs"] = api.post("/v1/designs", json=DESIGN).json["design"]["uuid"]
     uuids["instances"] = pool.instance_on("node-1")
     names = {"hosts": "node-1", "functions": "sha256"}
     for path, methods in document["paths"].items():

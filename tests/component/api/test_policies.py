@@ -25,6 +25,11 @@ ALLOWED = {
     **{f"list_{noun}_events": OWN for noun in (*NOUNS, "instance", "job")},
     "list_events": OWN,
     "list_slot_events": INSPECT,
+    "create_design": USE,
+    "delete_design": USE,
+    **dict.fromkeys(["list_designs", "show_design", "list_design_events"], OWN),
+    "change_design": {"admin", "system admin"},
+    "show_design_bitstream": {"admin", "system admin"},
     "list_host_events": CATALOGUE,
     "change_batch": USE,
     "create_tickets": USE,
@@ -63,6 +68,16 @@ BODIES = {
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
     "create_pipeline": {"subtasks": [JOB | {"name": "a"}]},
+    "create_design": {
+        "name": "mine",
+        "board": "kintex7",
+        "kind": "small",
+        "io_bps": 1e9,
+        "b_s_per_byte": 1e-9,
+        "simulates": "sha256",
+        "bitstream": "aGVsbG8=",
+    },
+    "change_design": {"public": False},
     "change_slot": {"drain": False},
     "change_card": {"drain": False},
     "set_quota": {"jobs": 5},
@@ -158,6 +173,48 @@ def test_objects_of_another_project_are_not_found_whatever_the_role(api, noun, n
         if operation.noun == noun:
             assert call(api, operation, "other", uuid).status_code == 404, operation.name
     assert api.get(f"/v1/{nouns}/{uuid}", headers=mine).json[noun]["cancel_requested"] is False
+
+
+def test_a_design_of_another_project_is_not_found_before_it_is_public_and_is_decided_on_by_admins_alone(api):
+    tokens = {who: {"X-Auth-Token": who} for who in ("member", "other", "manager", "admin")}
+    created = api.post("/v1/designs", json=BODIES["create_design"], headers=tokens["member"]).json["design"]
+    path = f"/v1/designs/{created['uuid']}"
+    assert (created["state"], created["public"], created["size_bytes"]) == ("SUBMITTED", False, 5)
+    assert api.get("/v1/designs", headers=tokens["other"]).json["designs"] == []
+    for method, where in (("GET", path), ("GET", f"{path}/events"), ("DELETE", path)):
+        assert api.open(where, method=method, headers=tokens["other"]).status_code == 404
+    for decision in ({"state": "APPROVED"}, {"public": True}):
+        for who in ("member", "manager"):
+            assert api.patch(path, json=decision, headers=tokens[who]).status_code == 403
+    assert api.get(f"{path}/bitstream", headers=tokens["member"]).status_code == 403
+    assert api.patch(path, json={"public": True}, headers=tokens["admin"]).status_code == 409
+    assert api.get(f"{path}/bitstream", headers=tokens["admin"]).json["bitstream"] == "aGVsbG8="
+    answer = api.patch(path, json={"state": "APPROVED", "public": True, "reason": "checked"}, headers=tokens["admin"])
+    assert [answer.json["design"][name] for name in ("state", "public", "reason")] == ["APPROVED", True, "checked"]
+    assert api.get(path, headers=tokens["other"]).status_code == 200
+    assert api.delete(path, headers=tokens["other"]).status_code == 404
+    assert api.delete(path, headers=tokens["member"] | {"If-Match": '"0"'}).status_code == 412
+    assert api.delete(path, headers=tokens["member"]).status_code == 200
+    assert api.get(path, headers=tokens["member"]).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"name": "Mine"}, "name: expected 1 to 40 lower-case letters"),
+        ({"simulates": "none"}, "simulates: 'none' is not in the catalogue"),
+        ({"kind": "huge"}, "kind: no board 'kintex7' with slots of kind 'huge'"),
+        ({"luts": 10**9}, "fits no slot of this board"),
+        ({"b_s_per_byte": 0}, "b_s_per_byte: expected seconds per byte above 0"),
+        ({"bitstream": ""}, "bitstream: expected a bitstream of at most 8388608 bytes"),
+        ({"bitstream": "%"}, "bitstream"),
+        ({"owner": "me"}, "unknown"),
+    ],
+)
+def test_an_impossible_design_is_refused_with_what_is_wrong(api, changed, complaint):
+    answer = api.post("/v1/designs", json=BODIES["create_design"] | changed, headers={"X-Auth-Token": "member"})
+    assert answer.status_code == 400
+    assert complaint in answer.json["errors"][0]["detail"]
 
 
 def test_events_are_those_of_the_own_project_and_those_of_the_pool_are_for_admins(api):

@@ -1,9 +1,11 @@
+import hashlib
 import io
 import json
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import uuid
 
 import pytest
@@ -11,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.cli.admin import keys
 from fpga_pool.cli.admin.main import ManageApp
-from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue, public_key
+from fpga_pool.model.objects.bitstreams import DesignManifest
 from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, LeaseKind, Run, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import new_lease
@@ -141,6 +144,22 @@ def test_the_library_is_stocked_for_a_board(manage, tmp_path):
     assert (tmp_path / "bitstreams" / "demo" / "small" / "sha256.bit").exists()
     status, _, complaint = manage("bitstreams", "stock", "--board", "none", "--key", key)
     assert (status, "none" in complaint) == (1, True)
+
+
+def test_a_design_is_signed_by_the_key_of_a_signer(manage, tmp_path):
+    manage("keys", "create", "--directory", tmp_path / "keys")
+    manifest, bitstream, signature = (tmp_path / name for name in ("mine.toml", "mine.bin", "mine.sig"))
+    text = 'name = "mine"\nboard = "demo"\nkind = "small"\nio_bps = 1e9\nb_s_per_byte = 1e-9\nsimulates = "sha256"\n'
+    manifest.write_text(text)
+    bitstream.write_bytes(b"a partial bitstream")
+    words = ("designs", "sign", manifest, bitstream, "--key", tmp_path / "keys" / "bitstreams.pem")
+    assert manage(*words, "--output", signature)[0] == 0
+    wanted = DesignManifest(**tomllib.loads(text))
+    key = public_key("key", tmp_path / "keys" / "bitstreams.pub")
+    key.verify(signature.read_bytes(), wanted.signed(hashlib.sha256(b"a partial bitstream").hexdigest()))
+    manifest.write_text(text.replace("mine", "Mine"))
+    status, _, complaint = manage(*words, "--output", signature)
+    assert (status, "manifest.name: expected 1 to 40 lower-case letters" in complaint) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def usage(store, project="project-a"):
 
 
 def test_a_project_without_work_uses_nothing(store):
-    counted = ("jobs", "input_bytes", "task_slots", "gang_processors")
+    counted = ("jobs", "input_bytes", "task_slots", "gang_processors", "design_bytes")
     assert quota(store, "project-a") == (QuotaLimits(), dict.fromkeys(counted, 0))
 
 

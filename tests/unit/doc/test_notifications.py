@@ -18,6 +18,8 @@ VERSIONS = {
     "batch.ended": ("1.0", "b5f9806a"),
     "pipeline.ended": ("1.0", "6059f3bf"),
     "task.ended": ("1.0", "b1878122"),
+    "design.submitted": ("1.0", "d613e4cb"),
+    "design.decided": ("1.0", "d613e4cb"),
     "gang.ended": ("1.0", "6d685e8f"),
     "lease.begun": ("1.0", "e0eb7cae"),
     "lease.broken": ("1.0", "e0eb7cae"),

@@ -173,7 +173,7 @@ class BatchFamily:
         slowdown: Callable[[], SlowdownModel | None] = lambda: None,
     ) -> None:
         self._slowdown = slowdown
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._settings = settings
         self._policies = policies
         self._default_policy = default_policy
@@ -196,12 +196,12 @@ class BatchFamily:
         # The plan's time 0 is when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s
         snap = snapshot(
-            tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned,
+            tx, self.catalogue, self._settings, begin_s, self._put_off, self._is_planned,
             lambda name: now_s >= self._apart_until_s and self._may_join(name), self._slowdown(),
         )  # fmt: skip
         reason = "" if snap is not None else self._replan_trigger.reason(tx, now_s)
         if reason and self.replans:
-            snap = all_placed(tx, self._catalogue, self._settings, begin_s, self._default_policy)
+            snap = all_placed(tx, self.catalogue, self._settings, begin_s, self._default_policy)
         if snap is None:
             return None
         name = snap.policy or self._default_policy

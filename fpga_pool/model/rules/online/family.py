@@ -189,7 +189,7 @@ class OnlineFamily:
     name = "online"
 
     def __init__(self, catalogue: Catalogue, settings: PoolSettings, rule: OnlineRule) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._settings = settings
         self._rule = rule
         self._number = {name: number for number, name in enumerate(sorted(catalogue.functions))}
@@ -221,7 +221,7 @@ class OnlineFamily:
         view = None
         if online or for_loads:
             view = online_view(
-                *(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, requested),
+                *(tx, self.catalogue, self._settings, now_s, self._rule.is_online, self.demand, requested),
                 for_loads=for_loads,
             )
         self.waits = view is not None and view.waits
@@ -240,13 +240,13 @@ class OnlineFamily:
         """Ask for moves until there are no more."""
         policy = self._rule.policy
         moves = take_moves(
-            look.view, self._catalogue, lambda occupancy: policy.decide(occupancy, state, look.now_s, rng)
+            look.view, self.catalogue, lambda occupancy: policy.decide(occupancy, state, look.now_s, rng)
         )
         return Decision(wanted=moves if moves.placements or moves.evictions or moves.loads else None)
 
     def commit(self, tx: Transaction, look: Look[OnlineView], wanted: Moves, now_s: float) -> Outcome:
         """Place jobs, have others leave their places, and have slots load ahead."""
-        done, name = commit_moves(tx, wanted, self._catalogue, now_s), look.policy.name
+        done, name = commit_moves(tx, wanted, self.catalogue, now_s), look.policy.name
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
         self._requested |= {
             slot: requested.after(self._requested.get(slot)) for slot, requested in done.requested.items()
@@ -289,7 +289,7 @@ class OnlineFamily:
         if self._recalled or not policies:
             return
         self._recalled = True
-        models = known_time_models(self._catalogue, tx.time_models())
+        models = known_time_models(self.catalogue, tx.time_models())
         boards = {slot.board for slot in tx.slots() if slot.kind != CPU}
         jobs = [
             job for job in tx.newest_jobs(policies, now_s - RECALLED_S, RECALLED_JOBS) if job.function in self._number
@@ -310,7 +310,7 @@ class OnlineFamily:
 
     def _speedup(self, job: Job) -> float | None:
         """Return what a job has gained over a vCPU; None where it has not run whole on a slot."""
-        function = self._catalogue.functions.get(job.function)
+        function = self.catalogue.functions.get(job.function)
         whole = job.done == 0 and not is_cpu(job.slot) and bool(job.compute_s)
         if function is None or function.cpu_time is None or not whole:
             return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import CREATED, HistoryEntry, PoolEvent, PoolEvents, last_event_at
 from fpga_pool.model.objects.pool import NEVER, PIPELINE_POLICY, Batch, Host, Job, JobState, Slot
@@ -16,6 +17,7 @@ from fpga_pool.model.rules.batch.admission import owned_batch
 from fpga_pool.model.rules.gang.admission import owned_gang
 from fpga_pool.model.rules.pipeline.admission import owned_pipeline
 from fpga_pool.model.rules.shared.admission import owned
+from fpga_pool.model.rules.shared.designs import visible_design
 from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
@@ -43,6 +45,7 @@ def _of_instance(tx: Transaction, uuid: str, project_id: str) -> tuple[HistoryEn
 #: By noun, what reads an object of a project, or one of the pool.
 _READERS: Mapping[str, Callable[[Transaction, str, str], Any]] = {
     "batch": owned_batch,
+    "design": visible_design,
     "gang": owned_gang,
     "host": lambda tx, name, _: tx.host(name),
     "instance": lambda tx, uuid, project_id: _Instance(_of_instance(tx, uuid, project_id)),
@@ -74,7 +77,8 @@ def _creation_of(batch: Batch) -> tuple[HistoryEntry, ...]:
 
 #: By kind, the class of its objects.
 CLASSES: Mapping[str, type] = {
-    "batch": Batch, "gang": Gang, "host": Host, "job": Job, "pipeline": Batch, "slot": Slot, "task": Task,
+    "batch": Batch, "design": Design, "gang": Gang, "host": Host, "job": Job, "pipeline": Batch, "slot": Slot,
+    "task": Task,
 }  # fmt: skip
 #: How many objects one request looks at, beside those that were under way at the end of its page.
 MOST_READ = 5000

@@ -14,6 +14,7 @@ down_revision = None
 
 UUID, WORD, NAME, COMMAND, STATE = (sa.String(length) for length in (36, 64, 255, 1000, 32))
 LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+BYTES = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 FLAG, INTEGER = sa.Boolean(), sa.BigInteger()
 NUMBER: Any = sa.Double()
 POSITION = INTEGER.with_variant(sa.Integer(), "sqlite")
@@ -22,7 +23,6 @@ TABLE_OPTIONS: Any = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mys
 
 def upgrade() -> None:
     """Create everything."""
-    _create_shards()
     _create_schedulers()
     _create_enrolments()
     _create_hosts()
@@ -40,47 +40,45 @@ def upgrade() -> None:
     _create_migrations()
     _create_commands()
     _create_quotas()
-    _create_usage_days()
     _create_policy_memories()
+    _create_designs()
 
 
 def _columns(kind: Any, *names: str, nullable: bool = False) -> list[sa.Column[Any]]:
     return [sa.Column(name, kind, nullable=nullable) for name in names]
 
 
-def _create_shards() -> None:
-    op.create_table(
+def _create(name: str, *columns: sa.Column[Any], **options: Any) -> None:
+    op.create_table(name, *columns, **TABLE_OPTIONS, **options)
+
+
+def _create_schedulers() -> None:
+    _create(
         "shards",
         sa.Column("name", NAME, primary_key=True),
         *_columns(NAME, "owner"),
         *_columns(INTEGER, "epoch", "pool_generation", "generation"),
         *_columns(NUMBER, "renewed_at"),
-        **TABLE_OPTIONS,
     )
-
-
-def _create_schedulers() -> None:
-    op.create_table(
+    _create(
         "schedulers",
         sa.Column("name", NAME, primary_key=True),
         *_columns(INTEGER, "generation"),
         *_columns(NUMBER, "heard_at"),
-        **TABLE_OPTIONS,
     )
 
 
 def _create_enrolments() -> None:
-    op.create_table(
+    _create(
         "enrolments",
         sa.Column("host", NAME, primary_key=True),
         *_columns(WORD, "key", "offered", "code_sha256"),
         *_columns(NUMBER, "code_expires_at", "changed_at"),
-        **TABLE_OPTIONS,
     )
 
 
 def _create_hosts() -> None:
-    op.create_table(
+    _create(
         "hosts",
         sa.Column("name", NAME, primary_key=True),
         *_columns(WORD, "agent_id", "egress_driver"),
@@ -91,13 +89,12 @@ def _create_hosts() -> None:
         *_columns(INTEGER, "refused_streams", "refused_commands", "refused_messages"),
         *_columns(NUMBER, "heard_at", "event_at"),
         *_columns(NUMBER, "egress_bps", "ingress_bps", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_hosts_changed", "hosts", ["shard", "changed_in"])
 
 
 def _create_servers() -> None:
-    op.create_table(
+    _create(
         "servers",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
@@ -106,14 +103,13 @@ def _create_servers() -> None:
         *_columns(FLAG, "held"),
         *_columns(INTEGER, "generation"),
         *_columns(NUMBER, "egress_bps", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_servers_host", "servers", ["host"])
     op.create_index("ix_servers_uuid", "servers", ["uuid"])
 
 
 def _create_slots() -> None:
-    op.create_table(
+    _create(
         "slots",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("uuid", UUID, nullable=False, unique=True),
@@ -127,14 +123,13 @@ def _create_slots() -> None:
         *_columns(INTEGER, "sequence", "lease_epoch", "reconfigurations", "changed_in", "generation"),
         *_columns(NUMBER, "event_at"),
         *_columns(NUMBER, "loaded_at", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_slots_changed", "slots", ["shard", "changed_in"])
     op.create_index("ix_slots_host", "slots", ["host"])
 
 
 def _create_leases() -> None:
-    op.create_table(
+    _create(
         "leases",
         sa.Column("uuid", UUID, primary_key=True),
         sa.Column("slot", NAME, sa.ForeignKey("slots.name"), nullable=False),
@@ -147,14 +142,13 @@ def _create_leases() -> None:
         *_columns(INTEGER, "epoch", "generation"),
         *_columns(NUMBER, "granted_at"),
         *_columns(NUMBER, "released_at", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_leases_holder", "leases", ["holder"])
     op.create_index("ix_leases_slot", "leases", ["slot"])
 
 
 def _create_batches() -> None:
-    op.create_table(
+    _create(
         "batches",
         sa.Column("uuid", UUID, primary_key=True),
         *_columns(WORD, "project_id", "user_id", "policy"),
@@ -177,7 +171,6 @@ def _create_batches() -> None:
             "completion_bound_s",
             nullable=True,
         ),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_batches_last_event", "batches", ["event_at"])
     op.create_index("ix_batches_waits", "batches", ["waits"])
@@ -187,7 +180,7 @@ def _create_batches() -> None:
 
 
 def _create_jobs() -> None:
-    op.create_table(
+    _create(
         "jobs",
         sa.Column("uuid", UUID, primary_key=True),
         sa.Column("batch_uuid", UUID, sa.ForeignKey("batches.uuid"), nullable=False),
@@ -212,7 +205,6 @@ def _create_jobs() -> None:
             "compute_s",
             nullable=True,
         ),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_jobs_last_event", "jobs", ["event_at"])
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])
@@ -223,31 +215,29 @@ def _create_jobs() -> None:
 
 
 def _create_runs() -> None:
-    op.create_table(
+    _create(
         "runs",
         sa.Column("job", UUID, sa.ForeignKey("jobs.uuid"), primary_key=True),
         *_columns(WORD, "function", "board"),
         *_columns(INTEGER, "attempt", "input_bytes"),
         *_columns(NUMBER, "compute_s", "finished_at"),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_runs_finished", "runs", ["finished_at"])
     op.create_index("ix_runs_newest", "runs", ["function", "board", "finished_at"])
 
 
 def _create_time_models() -> None:
-    op.create_table(
+    _create(
         "time_models",
         sa.Column("function", WORD, primary_key=True),
         sa.Column("board", WORD, primary_key=True),
         *_columns(INTEGER, "samples"),
         *_columns(NUMBER, "a_s", "b_s_per_byte", "fitted_at"),
-        **TABLE_OPTIONS,
     )
 
 
 def _create_tasks() -> None:
-    op.create_table(
+    _create(
         "tasks",
         sa.Column("uuid", UUID, sa.ForeignKey("batches.uuid"), primary_key=True),
         *_columns(WORD, "project_id", "user_id", "function"),
@@ -258,27 +248,25 @@ def _create_tasks() -> None:
         *_columns(INTEGER, "slots", "shares", "input_bytes", "attempt", "failures", "generation"),
         *_columns(NUMBER, "created_at", "event_at"),
         *_columns(NUMBER, "ends_at", "started_at", "ended_at", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_tasks_in_state", "tasks", ["state", "shard"])
     op.create_index("ix_tasks_newest_of_project", "tasks", ["project_id", "created_at", "uuid"])
 
 
 def _create_processors() -> None:
-    op.create_table(
+    _create(
         "processors",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
         *_columns(NAME, "shard"),
         *_columns(FLAG, "offered"),
         *_columns(INTEGER, "number", "sequence", "generation"),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_processors_host", "processors", ["host"])
 
 
 def _create_gangs() -> None:
-    op.create_table(
+    _create(
         "gangs",
         sa.Column("uuid", UUID, primary_key=True),
         *_columns(WORD, "project_id", "user_id"),
@@ -301,7 +289,6 @@ def _create_gangs() -> None:
             "tier_since",
             nullable=True,
         ),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_gangs_done_of_user", "gangs", ["user_id", "ended_at"])
     op.create_index("ix_gangs_in_state", "gangs", ["state", "shard"])
@@ -309,7 +296,7 @@ def _create_gangs() -> None:
 
 
 def _create_processes() -> None:
-    op.create_table(
+    _create(
         "processes",
         sa.Column("uuid", UUID, primary_key=True),
         sa.Column("gang_uuid", UUID, sa.ForeignKey("gangs.uuid"), nullable=False),
@@ -321,7 +308,6 @@ def _create_processes() -> None:
         *_columns(FLAG, "exchanged"),
         *_columns(INTEGER, "index", "attempt", "generation"),
         *_columns(NUMBER, "done_s", "rate", "progress_at", "cpu_s"),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_processes_in_state", "processes", ["state", "shard"])
     op.create_index("ix_processes_in_state_on_host", "processes", ["state", "host"])
@@ -330,7 +316,7 @@ def _create_processes() -> None:
 
 
 def _create_migrations() -> None:
-    op.create_table(
+    _create(
         "migrations",
         sa.Column("uuid", UUID, primary_key=True),
         sa.Column("gang_uuid", UUID, sa.ForeignKey("gangs.uuid"), nullable=False),
@@ -340,13 +326,12 @@ def _create_migrations() -> None:
         *_columns(INTEGER, "attempt", "generation"),
         *_columns(NUMBER, "began_at"),
         *_columns(NUMBER, "ended_at", nullable=True),
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_migrations_gang_uuid", "migrations", ["gang_uuid"])
 
 
 def _create_commands() -> None:
-    op.create_table(
+    _create(
         "commands",
         sa.Column("position", POSITION, primary_key=True, autoincrement=True),
         sa.Column("id", WORD, nullable=False, unique=True),
@@ -357,43 +342,57 @@ def _create_commands() -> None:
         *_columns(INTEGER, "epoch", "sequence"),
         # Positions are never used again.
         sqlite_autoincrement=True,
-        **TABLE_OPTIONS,
     )
     op.create_index("ix_commands_host", "commands", ["host"])
     op.create_index("ix_commands_in_order", "commands", ["shard", "position"])
 
 
 def _create_quotas() -> None:
-    op.create_table(
+    _create(
         "quotas",
         sa.Column("project_id", WORD, primary_key=True),
-        *_columns(
-            INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", "tickets", "requests_per_s", nullable=True
-        ),
+        *_columns(INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", nullable=True),
+        *_columns(INTEGER, "tickets", "requests_per_s", "design_bytes", nullable=True),
         *_columns(INTEGER, "admissions"),
-        **TABLE_OPTIONS,
     )
-
-
-def _create_usage_days() -> None:
-    op.create_table(
+    _create(
         "usage_days",
         sa.Column("project_id", WORD, primary_key=True),
         sa.Column("function", WORD, primary_key=True),
         sa.Column("day", INTEGER, primary_key=True, autoincrement=False),
         *_columns(INTEGER, "jobs", "input_bytes", "result_bytes"),
         *_columns(NUMBER, "slot_s", "cpu_s", "instance_slot_s"),
-        **TABLE_OPTIONS,
     )
 
 
 def _create_policy_memories() -> None:
-    op.create_table(
+    _create(
         "policy_memories",
         sa.Column("uuid", UUID, primary_key=True),
         *_columns(WORD, "family"),
         *_columns(NAME, "shard", "policy"),
         *_columns(LONG_TEXT, "state", "watched"),
         *_columns(INTEGER, "generation"),
-        **TABLE_OPTIONS,
+    )
+
+
+def _create_designs() -> None:
+    _create(
+        "designs",
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(WORD, "project_id", "user_id", "name", "function", "sha256", "signer"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "manifest", "reason", "history"),
+        *_columns(FLAG, "public"),
+        *_columns(INTEGER, "size_bytes", "generation"),
+        *_columns(NUMBER, "created_at", "event_at"),
+    )
+    op.create_index("ix_designs_last_event", "designs", ["event_at"])
+    op.create_index("ix_designs_name_in_project", "designs", ["project_id", "name"], unique=True)
+    op.create_index("ix_designs_function", "designs", ["function"], unique=True)
+    _create(
+        "design_files",
+        sa.Column("design", UUID, sa.ForeignKey("designs.uuid"), primary_key=True),
+        sa.Column("begin", INTEGER, primary_key=True, autoincrement=False),
+        *_columns(BYTES, "piece"),
     )

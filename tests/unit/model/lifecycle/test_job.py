@@ -28,7 +28,13 @@ ALLOWED = {
         "Moved": WAITING_INPUT,
         "Retimed": WAITING_INPUT,
     },
-    STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD, "Moved": WAITING_INPUT, "Retimed": STAGED},
+    STAGED: {
+        "JobStarted": RUNNING,
+        "GaveUp": FAILED,
+        "JobFinished": RESULT_HELD,
+        "Moved": WAITING_INPUT,
+        "Retimed": STAGED,
+    },
     RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
     RESULT_HELD: {
         "ResultDelivered": COMPLETED,

@@ -52,6 +52,7 @@ def test_a_limit_of_its_own_goes_before_the_default_also_where_it_is_zero():
         ("gang_processors", UNLIMITED, True, 0),
         ("tickets", UNLIMITED, True, 0),
         ("requests_per_s", UNLIMITED, True, None),
+        ("design_bytes", UNLIMITED, True, 0),
     ]
 
 

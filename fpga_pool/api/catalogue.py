@@ -1,0 +1,84 @@
+"""Operations on functions, bitstreams and designs, which are part of `api.operations`."""
+
+from typing import Any
+
+from fpga_pool.api.context import scheduler, tenant
+from fpga_pool.api.operation import Call, Operation, chosen_uuid, events_of, list_of, requested
+from fpga_pool.api.personas import CATALOGUE, MEMBER, OPERATOR, READER
+from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.messages.queries import BitstreamQuery, CalibrationQuery, LibraryQuery, WorkQuery
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo
+from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
+from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
+from fpga_pool.model.rest import as_request, show
+
+_DESIGN = "/v1/designs/<uuid>"
+
+
+def _show_function(call: Call) -> FunctionInfo:
+    found = {info.name: info for info in scheduler().functions(tenant().project_id)}
+    if call.uuid not in found:
+        raise NotFound(f"no function {call.uuid[:64]!r}")
+    return found[call.uuid]
+
+
+def _bitstreams(call: Call) -> dict[str, Any]:
+    found = scheduler().bitstreams(call.query.host)
+    wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
+    fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
+    return {"bitstreams": [show(one) for one in fitting]}
+
+
+def _show_bitstream(call: Call) -> BitstreamInfo:
+    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
+    if call.uuid not in found:
+        raise NotFound(f"no bitstream {call.uuid}")
+    return found[call.uuid]
+
+
+def _create_design(call: Call) -> Design:
+    return scheduler().create_design(requested(DesignRequest, call))
+
+
+def _change_design(call: Call) -> Design:
+    change = as_request(DesignChange, call.body, {}, chosen_uuid)
+    return scheduler().change_design(call.uuid, change, call.seen)
+
+
+CATALOGUE_OPERATIONS = (
+    Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
+              summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
+    Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
+              answer={"functions": [FunctionInfo]},
+              handle=lambda _: {"functions": [show(info) for info in scheduler().functions(tenant().project_id)]},
+              summary="List the catalogue as it is in force, with the designs that jobs of the project may name."),
+    Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
+              query=CalibrationQuery,
+              summary="Show how well the time models fit, of one function or of all.",
+              handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
+              answer={"calibration": [Calibration]}),
+    Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
+              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
+              summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
+    Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
+              query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
+              summary="Show a bitstream of the catalogue, as a host has it."),
+    list_of("designs", Design, DesignState, WorkQuery, READER,
+            "List the designs of the project, newest first, a page at a time."),
+    Operation(method="POST", path="/v1/designs", name="create_design", persona=MEMBER, body=DesignRequest, status=201,
+              handle=_create_design, answer={"design": Design},
+              summary="Submit a function with its bitstream; an operator decides whether it may be loaded."),
+    Operation(method="GET", path=_DESIGN, name="show_design", persona=READER, noun="design", answer={"design": Design},
+              handle=lambda call: scheduler().design(tenant().project_id, call.uuid),
+              summary="Show a design of the project, or a public one, with its history."),
+    Operation(method="GET", path=f"{_DESIGN}/bitstream", name="show_design_bitstream", persona=OPERATOR, noun="design",
+              handle=lambda call: show(scheduler().design_content(call.uuid)), answer=DesignContent,
+              summary="Show the bitstream of a design of any project, to decide on it."),
+    events_of("design", _DESIGN, READER),
+    Operation(method="PATCH", path=_DESIGN, name="change_design", persona=OPERATOR, noun="design", body=DesignChange,
+              handle=_change_design, answer={"design": Design},
+              summary="Approve, reject or revoke a design of any project; make it public, or private."),
+    Operation(method="DELETE", path=_DESIGN, name="delete_design", persona=MEMBER, noun="design",
+              handle=lambda call: scheduler().delete_design(tenant().project_id, call.uuid, call.seen),
+              answer={"design": Design}, summary="Remove a design whose function no job needs any more."),
+)  # fmt: skip

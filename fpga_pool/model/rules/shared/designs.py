@@ -1,0 +1,149 @@
+"""Designs of tenants: how they are stored, decided on and named by jobs, and what their withdrawal does."""
+
+import hashlib
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from fpga_pool.model.catalogue import Catalogue, Function, design_function
+from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput, NotFound, UnknownFunction
+from fpga_pool.model.lifecycle.design import DESIGN, Approved, MadePrivate, Published, Rejected, Revoked
+from fpga_pool.model.lifecycle.job import GaveUp
+from fpga_pool.model.messages.agents import LoadFunction
+from fpga_pool.model.messages.work import DesignChange, DesignRequest
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest, DesignState, function_of, is_design
+from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.pool import Job, JobState, SlotState
+from fpga_pool.model.preconditions import Seen, require_seen
+from fpga_pool.model.rules.batch.placing import usable
+from fpga_pool.model.rules.shared.changes import change_job, send
+from fpga_pool.model.transaction import Transaction
+
+#: Why jobs end whose function is withdrawn.
+WITHDRAWN = "fpga_pool.design_withdrawn"
+_DECISIONS = {"APPROVED": Approved, "REJECTED": Rejected, "REVOKED": Revoked}
+#: Of designs that may have been loaded.
+DECIDED = (DesignState.APPROVED, DesignState.REVOKED)
+
+
+def create_design(
+    tx: Transaction, request: DesignRequest, catalogue: Catalogue, now_s: float, signer: str = "", *, approve: bool
+) -> Design:
+    """Store a design that waits for a decision, or is approved; the bitstream itself is the caller's to store.
+
+    `signer` is the trusted one whose signature was found.  InvalidInput, or a subclass, names what is wrong with it.
+    """
+    manifest = DesignManifest(**{name: getattr(request, name) for name in DesignManifest.__struct_fields__})
+    if manifest.simulates not in catalogue.functions:
+        known = ", ".join(catalogue.functions)
+        raise UnknownFunction(f"simulates: {manifest.simulates!r} is not in the catalogue; known: {known}")
+    try:
+        region_bytes = catalogue.board(manifest.board).regions[manifest.kind].bitstream_bytes
+    except (NotFound, KeyError):
+        raise InvalidInput(f"kind: no board {manifest.board!r} with slots of kind {manifest.kind!r}") from None
+    if len(request.bitstream) > region_bytes:
+        raise InvalidInput(
+            f"bitstream: {len(request.bitstream)} bytes, a bitstream for this kind has at most {region_bytes}"
+        )
+    design = Design(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        function=function_of(manifest.name, request.uuid),
+        manifest=manifest,
+        size_bytes=len(request.bitstream),
+        sha256=hashlib.sha256(request.bitstream).hexdigest(),
+        created_at=now_s,
+        signer=signer,
+        history=created(now_s, DesignState.SUBMITTED),
+    )
+    try:
+        _with(catalogue, design)
+    except InvalidCatalogue as error:
+        raise InvalidInput(str(error)) from None
+    if approve:
+        design, _ = DESIGN.transition(design, Approved(reason=f"signed by {signer}"), now_s)
+    tx.add(design)
+    return design
+
+
+def visible_design(tx: Transaction, uuid: str, project_id: str) -> Design:
+    """Return a design of this project, or a public one; others look as if they did not exist."""
+    design = tx.design(uuid)
+    if design.project_id != project_id and not design.public:
+        raise NotFound(f"no design {uuid}")
+    return design
+
+
+def owned_design(tx: Transaction, uuid: str, project_id: str) -> Design:
+    """Return a design of this project."""
+    design = visible_design(tx, uuid, project_id)
+    if design.project_id != project_id:
+        raise NotFound(f"no design {uuid} of this project")
+    return design
+
+
+def change_design(tx: Transaction, uuid: str, change: DesignChange, now_s: float, seen: Seen = None) -> Design:
+    """Decide on a design; InvalidTransition if that is not possible in its state."""
+    design = tx.design(uuid)
+    require_seen(design, seen)
+    events: list[object] = [] if change.state is None else [_DECISIONS[change.state](reason=change.reason)]
+    if change.public is not None:
+        events.append((Published if change.public else MadePrivate)(reason=change.reason))
+    for event in events:
+        design, _ = DESIGN.transition(design, event, now_s)
+    if events:
+        tx.save(design)
+    return tx.design(uuid)
+
+
+# ---- Their functions
+
+
+def extended(catalogue: Catalogue, designs: Iterable[Design]) -> Catalogue:
+    """Return a catalogue with the functions of designs besides its own, as far as they fit its boards."""
+    functions: dict[str, Function] = {}
+    for design in designs:
+        try:
+            functions[design.function] = _with(catalogue, design)
+        except InvalidCatalogue:  # the board, or its kind of slots, is not in the catalogue any more
+            continue
+    return replace(catalogue, functions={**catalogue.functions, **functions}) if functions else catalogue
+
+
+def _with(catalogue: Catalogue, design: Design) -> Function:
+    """Return the function of a design; InvalidCatalogue if it cannot stand in a catalogue."""
+    function = design_function(design.function, design.manifest)
+    replace(catalogue, functions={**catalogue.functions, function.name: function})
+    return function
+
+
+# ---- Withdrawal
+
+
+def withdraw(
+    tx: Transaction, jobs: Iterable[Job], approved: Collection[str], catalogue: Catalogue, now_s: float
+) -> int:
+    """End jobs whose functions are not those of approved designs, unless they compute; overwrite what slots hold.
+
+    A slot that is free gets a function of the catalogue in place of such a function.  Returns how many jobs were ended
+    and slots are to be overwritten.
+    """
+    ended = [job for job in jobs if job.state in (JobState.PENDING, JobState.WAITING_INPUT, JobState.STAGED)]
+    for job in ended:
+        reason = f"function {job.function} was revoked, or its design deleted"
+        change_job(tx, tx.job(job.uuid), GaveUp(code=WITHDRAWN, reason=reason), now_s)
+    slots = [
+        slot
+        for slot in tx.slots()
+        if slot.state is SlotState.READY and is_design(slot.function) and slot.function not in approved
+    ]
+    names = [slot.name for slot in slots]
+    taken = {lease.slot for lease in tx.leases(slots=names)} | tx.occupied(names) if names else set()
+    overwritten = 0
+    for slot in slots:
+        others = (name for name in sorted(catalogue.functions) if catalogue.fits(name, slot.board, slot.kind))
+        function = next(others, None)
+        if function is not None and usable(slot, tx.host(slot.host), taken):
+            send(tx, slot.name, LoadFunction(function=function, replaces=slot.function))
+            overwritten += 1
+    return len(ended) + overwritten

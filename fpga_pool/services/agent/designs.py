@@ -1,0 +1,110 @@
+"""Designs on a host: fetched from the scheduler on demand, and kept; each load needs its leave again."""
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.drivers.slots.base import SlotDriver
+from fpga_pool.drivers.slots.bitstream import Bitstream, of_design
+from fpga_pool.model.catalogue import design_function
+from fpga_pool.model.exceptions import BitstreamRefused, ServiceUnavailable
+from fpga_pool.model.messages.work import DesignAnswer
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError
+
+LOG = logging.getLogger(__name__)
+
+#: Bitstreams that are kept; of more, those that were used the longest ago are removed.
+KEPT = 64
+#: Files are called by it.
+_SAFE_NAME = re.compile(r"[a-z0-9_]+\.[0-9a-f]+")
+
+
+class Designs:
+    """The designs that this host has loaded; threads may share it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        scheduler: SchedulerAPI,
+        keys: Sequence[Ed25519PublicKey],
+        host: str,
+        agent_id: str,
+    ) -> None:
+        self._directory, self._scheduler, self._keys = directory, scheduler, keys
+        self._host, self._agent_id = host, agent_id
+        self._keeping = threading.Lock()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def fetch(self, function: str, driver: SlotDriver) -> Bitstream:
+        """Return the bitstream of a design that may be loaded now, and have the driver admit it.
+
+        BitstreamRefused if it is not approved, or not what the scheduler has signed.  ServiceUnavailable if no
+        scheduler answers.
+        """
+        if not _SAFE_NAME.fullmatch(function):
+            raise BitstreamRefused(f"{function!r:.100} is not a valid name of a function of a design")
+        path = self._directory / f"{function}.bit"
+        kept = _content(path)
+        nonce = secrets.token_hex(16)
+        try:
+            answer = self._scheduler.load_design(
+                self._host, self._agent_id, function, nonce, hashlib.sha256(kept).hexdigest() if kept else ""
+            )
+        except MessagingError as error:
+            raise ServiceUnavailable(f"bitstream of {function}: no scheduler gives leave to load it: {error}") from None
+        except BitstreamRefused:
+            with self._keeping:
+                path.unlink(missing_ok=True)
+            raise
+        self._require_granted(answer, function, nonce)
+        payload = answer.bitstream or kept
+        if hashlib.sha256(payload).hexdigest() != answer.grant.sha256:
+            raise BitstreamRefused(f"bitstream of {function}: its digest is not the one that is approved")
+        if answer.bitstream:
+            try:
+                self._keep(path, payload)
+            except OSError as error:  # it is fetched again the next time
+                LOG.warning("the bitstream of %s cannot be kept: %s", function, error)
+        manifest = answer.grant.manifest
+        driver.admit(design_function(function, manifest), answer.grant.sha256, manifest.simulates)
+        return of_design(manifest, function, payload)
+
+    def _require_granted(self, answer: DesignAnswer, function: str, nonce: str) -> None:
+        grant = answer.grant
+        if (grant.nonce, grant.host, grant.function) != (nonce, self._host, function):
+            raise BitstreamRefused(f"bitstream of {function}: the leave to load it is for another load")
+        for key in self._keys:
+            try:
+                key.verify(answer.signature, grant.signed())
+            except InvalidSignature:
+                continue
+            return
+        raise BitstreamRefused(f"bitstream of {function}: the leave to load it is not signed by a scheduler")
+
+    def _keep(self, path: Path, payload: bytes) -> None:
+        """Keep a bitstream for the next load: a crash leaves all of it or nothing, and each load checks its digest."""
+        with self._keeping:
+            with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
+                file.write(payload)
+            Path(file.name).replace(path)
+            oldest = sorted((one.stat().st_mtime, one) for one in self._directory.iterdir())
+            for _, one in oldest[:-KEPT]:
+                one.unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        os.utime(path)
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,127 @@
+"""Designs at the scheduler, on a real database: signers, quotas, and what becomes of jobs and slots."""
+
+import hashlib
+import uuid
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fpga_pool.model.exceptions import BitstreamRefused, DuplicateId, InvalidInput, QuotaExceeded, UnknownFunction
+from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.model.messages.work import DesignChange, DesignRequest
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.objects.quotas import QuotaLimits
+from fpga_pool.rpc.identity import key_text
+
+BITSTREAM = b"a partial bitstream"
+SIGNER = Ed25519PrivateKey.generate()
+
+
+def request(project="p", key=None, **fields):
+    wanted = DesignRequest(
+        uuid=str(uuid.uuid4()), project_id=project, user_id="u", bitstream=BITSTREAM,
+        **{"name": "mine", "board": "fast", "kind": "small", "io_bps": 1e6, "b_s_per_byte": 1e-9,
+           "simulates": "sha256"} | fields,
+    )  # fmt: skip
+    if key is None:
+        return wanted
+    signature = key.sign(wanted.signed(hashlib.sha256(BITSTREAM).hexdigest()))
+    return DesignRequest(
+        **{name: getattr(wanted, name) for name in wanted.__struct_fields__} | {"signature": signature}
+    )
+
+
+@pytest.fixture
+def trusting(running):
+    """A scheduler that trusts a signer."""
+
+    def trust(*, approves):
+        running.service.settings = replace(
+            running.service.settings,
+            design_signers=(SIGNER.public_key(),),
+            signed_designs_are_approved=approves,
+        )
+        return running.api
+
+    return trust
+
+
+@pytest.mark.parametrize(("approves", "state"), [(False, "SUBMITTED"), (True, "APPROVED")])
+def test_a_trusted_signature_is_shown_and_approves_where_that_is_configured(trusting, approves, state):
+    api = trusting(approves=approves)
+    design = api.create_design(request(key=SIGNER))
+    assert (design.signer, design.state) == (key_text(SIGNER.public_key()), state)
+    unsigned = api.create_design(request(name="other"))
+    assert (unsigned.signer, unsigned.state) == ("", "SUBMITTED")
+
+
+def test_a_signature_of_another_signer_or_manifest_is_refused(trusting):
+    api = trusting(approves=True)
+    signed = request(key=SIGNER)
+    for wrong in (request(key=Ed25519PrivateKey.generate()), replaced(signed, speedup=1000.0)):
+        with pytest.raises(InvalidInput, match="signature: not one of a trusted signer"):
+            api.create_design(wrong)
+
+
+def replaced(signed, **fields):
+    return DesignRequest(**{name: getattr(signed, name) for name in signed.__struct_fields__} | fields)
+
+
+def test_designs_count_in_the_quota_until_they_are_deleted(running):
+    running.api.set_quota("p", QuotaLimits(design_bytes=2 * len(BITSTREAM)))
+    first = running.api.create_design(request())
+    running.api.create_design(request(name="other"))
+    with pytest.raises(QuotaExceeded, match="design_bytes: 19 requested, 38 of 38 used"):
+        running.api.create_design(request(name="third"))
+    running.api.delete_design("p", first.uuid)
+    third = request(name="third")
+    running.api.create_design(third)
+    with pytest.raises(DuplicateId):
+        running.api.create_design(third)
+
+
+def test_an_agent_gets_leave_for_an_approved_design_alone_and_its_bytes_only_where_it_lacks_them(running):
+    agent = running.host()
+    design = running.api.create_design(request())
+
+    def load(cached=""):
+        return running.api.load_design(agent.name, agent.name, design.function, "a nonce", cached)
+
+    with pytest.raises(BitstreamRefused, match="SUBMITTED, not APPROVED"):
+        load()
+    running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
+    answer = load()
+    running.service.token_key.public_key().verify(answer.signature, answer.grant.signed())
+    assert (answer.bitstream, answer.grant.nonce, answer.grant.host) == (BITSTREAM, "a nonce", agent.name)
+    assert load(design.sha256).bitstream == b""
+    running.api.change_design(design.uuid, DesignChange(state="REVOKED"))
+    with pytest.raises(BitstreamRefused, match="REVOKED, not APPROVED"):
+        load(design.sha256)
+
+
+def test_revoked_functions_leave_jobs_and_slots(running, until):
+    agent = running.host()
+    design = running.api.create_design(request())
+    with pytest.raises(UnknownFunction):
+        running.create(agent, design.function)
+    running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
+    batch = running.create(agent, design.function, "sha256")
+    until(lambda: running.states(batch) == ["WAITING_INPUT"] * 2)
+    slot = running.jobs(batch)[0].slot
+    running.observe(agent, slot, (SlotState.LOADING, design.function, ""), (SlotState.READY, design.function, ""))
+    assert slot.endswith(("r0", "r1"))  # those of its kind
+    running.api.change_design(design.uuid, DesignChange(state="REVOKED", reason="a fault"))
+    assert running.states(batch) == ["FAILED", "WAITING_INPUT"]
+    assert running.jobs(batch)[0].error_code == "fpga_pool.design_withdrawn"
+    until(lambda: slot in {name for name, function in agent.ahead if function == "aes"})
+
+
+def test_what_is_submitted_and_decided_is_told_and_listed_with_the_request_that_caused_it(running):
+    design = running.api.create_design(request())
+    running.api.change_design(design.uuid, DesignChange(state="APPROVED", public=True, reason="checked"))
+    found = [(one.event_type, one.payload["design"]["state"], one.payload["reason"]) for one in running.published]
+    assert found == [("design.submitted", "SUBMITTED", "")] + [("design.decided", "APPROVED", "checked")] * 2
+    events = running.api.pool_events(EventPage(project_id="p", kind=("design",))).events
+    assert [one.entry.event for one in events] == ["Published", "Approved", "Created"]
+    assert {(one.uuid, one.name) for one in events} == {(design.uuid, "mine")}
