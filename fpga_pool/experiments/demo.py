@@ -206,10 +206,10 @@ def _show(measured: Sequence[Measured], output: Path, console: Console, *, resul
 def _stay(measured: Measured, output: Path, console: Console) -> None:
     """Start the pool of a batch again, on what it has stored, so that a person can look at it until Ctrl-C."""
     with embedded_pool(output / measured.policy / "pool", POOL) as endpoint:
-        console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
-        page = f"{endpoint}/dashboard/#/schedule/batch/{measured.result.batch.uuid}"
-        console.print(f"    {page}", soft_wrap=True, highlight=False)
         with contextlib.suppress(KeyboardInterrupt):
+            console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
+            page = f"{endpoint}/dashboard/#/schedule/batch/{measured.result.batch.uuid}"
+            console.print(f"    {page}", soft_wrap=True, highlight=False)
             threading.Event().wait()
         console.print()
 

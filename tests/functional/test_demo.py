@@ -53,7 +53,10 @@ def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_i
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--policy", "ect", file]
     terminal, end = os.openpty()
-    demo = subprocess.Popen([*command, "--output", tmp_path / "out"], stdin=end, stdout=end, stderr=end)
+    # In the background of a shell that has no jobs SIGINT is ignored, which is inherited.
+    demo = subprocess.Popen(
+        ["env", "--default-signal=INT", *command, "--output", tmp_path / "out"], stdin=end, stdout=end, stderr=end
+    )
     os.close(end)
     try:
         said, page = "", None
