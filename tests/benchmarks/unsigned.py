@@ -37,8 +37,8 @@ def unsigned_token(grant, _key):
     return signed_token(grant, NoKey())
 
 
-def unverified_claims(token, _keys):
-    return msgspec.json.decode(tokens._bytes(token.split(".")[1]))
+def unverified(token, _keys):
+    return msgspec.json.decode(tokens._bytes(token.split(".")[1]), type=tokens.TransferGrant)
 
 
 class NoKey:
@@ -54,7 +54,7 @@ signed_token = tokens.sign
 def replace():
     identity.Signer.context = instead(identity.Signer.context, unsigned_context)
     identity.Gate._verify = instead(identity.Gate._verify, lambda *_: None)
-    tokens._claims = instead(tokens._claims, unverified_claims)
+    tokens._read = instead(tokens._read, unverified)
     scheduler.sign = instead(signed_token, unsigned_token)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, turn)
