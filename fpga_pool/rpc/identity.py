@@ -245,7 +245,7 @@ class Gate:
             signed = _signed(topic, envelope, method, arguments)
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise Unauthenticated(f"the call of {method} cannot be verified") from None
-        if any(_is_by(key, signature, signed) for key in keys):
+        if any(is_by(key, signature, signed) for key in keys):
             return
         complaint = f"the call of {method} is not signed by the key of {envelope.role} {envelope.name}"
         if envelope.role is Role.AGENT:
@@ -267,7 +267,8 @@ def _read(context: Mapping[str, Any]) -> _SignedEnvelope:
     return envelope
 
 
-def _is_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+def is_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+    """Return whether a signature over these bytes was made with the private half of a key."""
     try:
         key.verify(signature, signed)
     except InvalidSignature:

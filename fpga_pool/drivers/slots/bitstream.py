@@ -191,6 +191,19 @@ def verify_content(bitstream: Bitstream, board: str, region_kind: str, function:
             raise BitstreamRefused(f"bitstream of {function.name}: {name} is {found!r}, expected {wanted!r}")
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file in place of an earlier one: a reader, or a crash, finds the one or the other, never half of it."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
 class BitstreamLibrary:
     """Bitstreams in a directory: ROOT/BOARD/KIND/FUNCTION.bit, the current version of each."""
 
@@ -210,15 +223,7 @@ class BitstreamLibrary:
         manifest = bitstream.manifest
         path = self._path(manifest.function, manifest.board, manifest.region_kind)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            try:
-                file.write(bitstream.encode())
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        write_whole(path, bitstream.encode())
 
     def fill(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
         """Build what the library lacks for this board, or has for another version or under another key."""

@@ -5,19 +5,18 @@ import logging
 import os
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.drivers.slots.base import SlotDriver
-from fpga_pool.drivers.slots.bitstream import Bitstream, of_design
+from fpga_pool.drivers.slots.bitstream import Bitstream, of_design, write_whole
 from fpga_pool.model.catalogue import design_function
 from fpga_pool.model.exceptions import BitstreamRefused, ServiceUnavailable
 from fpga_pool.model.messages.work import DesignAnswer
+from fpga_pool.rpc.identity import is_by
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError
 
@@ -83,20 +82,13 @@ class Designs:
         grant = answer.grant
         if (grant.nonce, grant.host, grant.function) != (nonce, self._host, function):
             raise BitstreamRefused(f"bitstream of {function}: the leave to load it is for another load")
-        for key in self._keys:
-            try:
-                key.verify(answer.signature, grant.signed())
-            except InvalidSignature:
-                continue
-            return
-        raise BitstreamRefused(f"bitstream of {function}: the leave to load it is not signed by a scheduler")
+        if not any(is_by(key, answer.signature, grant.signed()) for key in self._keys):
+            raise BitstreamRefused(f"bitstream of {function}: the leave to load it is not signed by a scheduler")
 
     def _keep(self, path: Path, payload: bytes) -> None:
         """Keep a bitstream for the next load: a crash leaves all of it or nothing, and each load checks its digest."""
         with self._keeping:
-            with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
-                file.write(payload)
-            Path(file.name).replace(path)
+            write_whole(path, payload)
             oldest = sorted((one.stat().st_mtime, one) for one in self._directory.iterdir())
             for _, one in oldest[:-KEPT]:
                 one.unlink(missing_ok=True)

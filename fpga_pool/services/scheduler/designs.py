@@ -8,8 +8,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.work import DesignAnswer, DesignChange, DesignContent, DesignGrant, DesignRequest
@@ -17,7 +15,7 @@ from fpga_pool.model.objects.bitstreams import Design, DesignState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.shared.designs import change_design, create_design, owned_design, visible_design
 from fpga_pool.model.rules.shared.reports import require_agent
-from fpga_pool.rpc.identity import key_text
+from fpga_pool.rpc.identity import is_by, key_text
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -112,9 +110,6 @@ def trusted_signer(request: DesignRequest, settings: SchedulerSettings) -> str:
         return ""
     signed = request.signed(hashlib.sha256(request.bitstream).hexdigest())
     for key in settings.design_signers:
-        try:
-            key.verify(request.signature, signed)
-        except InvalidSignature:
-            continue
-        return key_text(key)
+        if is_by(key, request.signature, signed):
+            return key_text(key)
     raise InvalidInput("signature: not one of a trusted signer over this manifest and bitstream; submit it without")

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -279,10 +279,9 @@ class DesignCatalogue:
         """Return it as a project sees it: what jobs of it may name."""
         return extended(self._own, tx.designs([DesignState.APPROVED], project_id))
 
-    def everything(self) -> Catalogue:
+    def everything(self, tx: SqlTransaction) -> Catalogue:
         """Return it with all designs that may be in slots, whosever they are, for planning."""
-        with self._store.looking() as tx:
-            designs = tx.designs(DECIDED)
+        designs = tx.designs(DECIDED)
         functions = [design.function for design in designs]
         before, made = self._last
         if functions != before:
@@ -290,11 +289,13 @@ class DesignCatalogue:
             self._last = functions, made
         return made
 
-    def reading_for(self, family: AnyFamily, shard: str) -> AbstractContextManager[SqlTransaction]:
+    @contextmanager
+    def reading_for(self, family: AnyFamily, shard: str) -> Iterator[SqlTransaction]:
         """Begin to read a shard for a family, which plans by the catalogue as it is now."""
-        if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
-            family.catalogue = self.everything()
-        return self._store.reading(shard)
+        with self._store.reading(shard) as tx:
+            if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
+                family.catalogue = self.everything(tx)
+            yield tx
 
     def withdraw(self, shard: str, writer: ShardWriter, clock: Clock) -> int:
         """Withdraw from a shard what is not approved: see `rules.shared.designs.withdraw`."""

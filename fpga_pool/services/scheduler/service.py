@@ -241,15 +241,15 @@ class SchedulerService:
             with self.store.reading() as tx:
                 limits = unified or self.limits(own_limits(tx.connection, request.project_id))
                 self._check_quota(tx, Batch, request, limits)
-                catalogue = self.designs.visible(tx, request.project_id)
-                batch, jobs = admit_batch(tx, request, catalogue, pool, now_s)
+                visible, everything = self.designs.visible(tx, request.project_id), self.designs.everything(tx)
+                batch, jobs = admit_batch(tx, request, visible, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
                 tx.refuse_stored(Job, [job.uuid for job in jobs])
             return DryRun(
                 batch,
                 jobs,
                 reading=self.store.reading,
-                catalogue=self.designs.everything(),
+                catalogue=everything,
                 settings=pool,
                 policies=self.policies,
                 now_s=now_s,

@@ -18,9 +18,8 @@ _METRICS = {"mean": "mean_response_s", "p95": "p95_response_s", "goodput": "good
 
 def compared(_: str, suite: str, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield the geometric mean, over the worlds of a seed, of each metric of each policy."""
-    worlds = settings.scaled(WORLDS)
+    numbers = range(seed * WORLDS, seed * WORLDS + settings.scaled(WORLDS))
     for name in _COMPARED:
-        numbers = range(seed * WORLDS, seed * WORLDS + worlds)
         results = [result_of(Run(suite=suite, world=n, seed=seed, tasks=WORLD_TASKS, policy=name)) for n in numbers]
         for panel, metric in _METRICS.items():
             yield Sample(panel, suite, name, seed, float(np.exp(np.mean(np.log([each[metric] for each in results])))))
