@@ -27,6 +27,9 @@ HOST, GUEST = "10.79.13.1", "10.79.13.2"
 BOOT_S = 240.0
 #: An emulated guest sends several times as much.
 RATES_BPS = (10e6, 30e6)
+#: What may be under way: more than the queue at the tap would lose packets when the rate falls, and a receiver gets all
+#: that came after a lost packet at once, when that packet is sent again.
+RECEIVE_BYTES = 64 << 10
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Sender:
 @pytest.fixture
 def listener():
     with socket.create_server(("0.0.0.0", 0)) as listening:  # its address comes with the tap
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         listening.settimeout(BOOT_S)
         yield listening
 
