@@ -1,7 +1,7 @@
 """The demonstration: real work through the embedded pool, planned, simulated and measured side by side.
 
-For each batch policy a fresh pool is started and the same batch is sent to it.  The simulator predicts the batch from
-the state of the pool before, with the same rules and policy.  Then `acts` shows what else happens in a pool.
+In each round a fresh pool is started for every batch policy and gets the same batch.  The simulator predicts the
+batch from the state of the pool before, with the same rules and policy.  Then `acts` shows what else happens in a pool.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import statistics
 import sys
 import threading
 from collections.abc import Sequence
@@ -101,6 +102,8 @@ def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
 MEAN_BYTES = 1e6
 FILES = 24
 SEED = 1
+#: How often each policy has a pool; once with files of a user.
+ROUNDS = 2
 #: The default first, then what it is compared with.
 POLICIES = ("makespan", "ect", "sjf", "ljf")
 #: Enough for a client that looks five times a second to learn of a plan before its time 0.
@@ -168,15 +171,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         files = arguments.files or generate_files(output / "input", FILES, MEAN_BYTES, SEED)
         policies = arguments.policy or POLICIES
+        rounds = arguments.rounds or (1 if arguments.files else ROUNDS)
         # Now, so that no pool compiles while its batch is measured: modules after an upgrade, and loops.
         compileall.compile_dir(Path(fpga_pool.__file__).parent, quiet=2)
         for name in policies:
             with console.status(f"{name}: compiling its loops, once per installation"):
                 compile_loops("batch", name)
-        measured = [_measure(policy, files, output, console) for policy in policies]
+        measured = [_measure(policy, files, output, console) for _ in range(rounds) for policy in policies]
         right = _show(measured, output, console, results=bool(arguments.files))
         if arguments.files and console.is_terminal and sys.stdin.isatty():
-            _stay(measured[0], output, console)
+            _stay(_last(measured, policies[0]), output, console)
         acts = [] if arguments.files or arguments.batch_only else _act(output, console)
         if arguments.json is not None:
             numbers = {"policies": [one.numbers() for one in measured], "acts": [asdict(act) for act in acts]}
@@ -190,17 +194,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(measured: Sequence[Measured], output: Path, console: Console, *, results: bool) -> bool:
     """Print and draw what was measured; return whether all results are right."""
     _print_policies(measured, console)
-    _print_slots(measured[0], console)
-    title = f"{len(measured[0].result.jobs)} jobs under {measured[0].policy}"
-    first = measured[0].result
-    pictures = draw_gantt(first.batch, [job.job for job in first.jobs], measured[0].slots, title, output / "gantt")
+    shown = _last(measured, measured[0].policy)
+    _print_slots(shown, console)
+    batch, jobs = shown.result.batch, [job.job for job in shown.result.jobs]
+    pictures = draw_gantt(batch, jobs, shown.slots, f"{len(jobs)} jobs under {shown.policy}", output / "gantt")
     if results:
-        _print_results(measured[0], console)
-    console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / measured[0].policy / 'results'}.")
-    jobs = sum(len(one.result.jobs) for one in measured)
+        _print_results(shown, console)
+    console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / shown.policy / 'results'}.")
+    count = sum(len(one.result.jobs) for one in measured)
     right = sum(one.right for one in measured)
-    console.print(f"{right} of {jobs} results are correct.", style="green" if right == jobs else "red")
-    return right == jobs
+    console.print(f"{right} of {count} results are correct.", style="green" if right == count else "red")
+    return right == count
+
+
+def _last(measured: Sequence[Measured], policy: str) -> Measured:
+    """Return the last batch of a policy: its pool and results are still there."""
+    return next(one for one in reversed(measured) if one.policy == policy)
 
 
 def _stay(measured: Measured, output: Path, console: Console) -> None:
@@ -237,6 +246,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the numbers, and what the acts have shown, to this file"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        choices=range(1, 100),
+        metavar="N",
+        help=f"batches of each policy, each in a fresh pool (default: {ROUNDS}; 1 with FILE)",
     )
     parser.add_argument(
         "--policy",
@@ -351,19 +367,37 @@ class _Bars:
 
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
+    """Print a row for each policy: means over its rounds, the range of what was measured, and the greatest error."""
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    size = decimal(input_bytes, precision=0)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {size}: makespan in seconds"
-    table = Table(title=title, caption="error: of the simulated makespan; ratio: of the measured makespan to the bound")
+    policies = dict.fromkeys(one.policy for one in measured)
+    table = Table(
+        title=f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {decimal(input_bytes, precision=0)}: makespan in seconds",
+        caption="error: of the simulated makespan; ratio: of the measured makespan to the bound\n"
+        f"rounds of each policy: {len(measured) // len(policies)}, every one in a fresh pool",
+    )
     table.add_column("policy")
     for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):
         table.add_column(column, justify="right")
-    for one in measured:
-        row = one.numbers()
-        times = [f"{row[name]:.2f}" for name in ("bound_s", "planned_s", "simulated_s", "measured_s")]
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        table.add_row(one.policy, *times, f"{100 * one.error:+.1f} %", ratio, str(row["loads"]))
+    for policy in policies:
+        rows = [one.numbers() for one in measured if one.policy == policy]
+        bound, planned, simulated, mean = (
+            statistics.mean(row[name] for row in rows) for name in ("bound_s", "planned_s", "simulated_s", "measured_s")
+        )
+        spread = dict.fromkeys(_seconds(find(row["measured_s"] for row in rows)) for find in (min, max))
+        table.add_row(
+            policy,
+            *map(_seconds, (bound, planned, simulated)),
+            "-".join(spread),
+            f"{100 * max((row['error'] for row in rows), key=abs):+.1f} %",
+            f"{mean / bound:.2f}" if bound else "",
+            f"{statistics.mean(row['loads'] for row in rows):.0f}",
+        )
     console.print(table)
+
+
+def _seconds(seconds: float) -> str:
+    """Round to three digits or more."""
+    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
 
 
 def _print_results(measured: Measured, console: Console) -> None:

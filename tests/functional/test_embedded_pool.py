@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from uuid import uuid4
@@ -141,12 +142,15 @@ def test_a_second_pool_on_the_same_state_is_refused(pool):
 
 def test_the_demonstration_computes_over_a_users_own_files(files, tmp_path):
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--output", tmp_path / "demo"]
-    command += ["--policy", "ect", "--policy", "sjf"]
+    command += ["--policy", "ect", "--rounds", "2"]
     columns = os.environ | {"COLUMNS": "80"}
     done = subprocess.run([*command, *files], env=columns, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\u2026" not in done.stdout, "a table does not fit 80 columns"
-    assert "18 of 18 results are correct" in done.stdout  # 3 files x 3 functions x 2 policies
+    assert "18 of 18 results are correct" in done.stdout  # 3 files x 3 functions x 2 rounds
+    assert "rounds of each policy: 2" in done.stdout
+    (row,) = (line for line in done.stdout.splitlines() if "ect " in line and "%" in line)
+    assert re.search(r" \d+\.\d\d(-\d+\.\d\d)? .* %", row), "the range of what was measured"
     digest = (tmp_path / "demo" / "ect" / "results" / "file-1.sha256").read_text().strip()
     assert digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
     assert f"sha256 of file-1:\n    {digest}\n" in done.stdout
