@@ -22,6 +22,7 @@ from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.tracing import is_profiled
 from fpga_pool.rpc.transport import MessagingError, transport
 
 AUTH_GROUP = "keystone_authtoken"
@@ -65,6 +66,10 @@ def make_application(
     if keystone:
         # The decision is the application's: documents of versions are public, and an error has the form of all others.
         inner = auth_token.AuthProtocol(inner, {"oslo_config_config": conf, "delay_auth_decision": True})
+    if is_profiled(conf):
+        from osprofiler.web import WsgiMiddleware
+
+        inner = WsgiMiddleware(inner)
     numbered = RequestId(inner, conf)
     # Outside of authentication: load balancers have no token.  The embedded pool is healthy where it answers.
     checked = DispatcherMiddleware(numbered, {"/healthcheck": Healthcheck(None, conf)}) if keystone else numbered

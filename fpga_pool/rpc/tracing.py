@@ -1,15 +1,21 @@
 """Request ids across RPC: the log lines of a scheduler carry the id of the REST request, or of Nova's, behind a call.
 
 So do the events that the request causes, and the commands that it has agents execute.  The ids are not covered by the
-signature of the call: nothing but what people read depends on them.
+signature of the call: nothing but what people read depends on them.  Traces of OSProfiler go the same way, signed with
+a key of their own (`hmac_keys` of [profiler]); it is loaded only where it is enabled, for it takes 8 MB.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from oslo_config import cfg
 from oslo_context.context import RequestContext, get_current
+
+# ---- Request ids
 
 _NAMES = ("request_id", "global_request_id")
 _ID = re.compile(r"req-[0-9A-Za-z-]{1,60}\Z")
@@ -23,9 +29,13 @@ class _CallContext(RequestContext):
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ids of the request that the calling thread works on; none where it works on none."""
+    """Return the ids of the request that the calling thread works on, if any, and its signed trace."""
     context = get_current()
-    return {name: value for name in _NAMES if (value := getattr(context, name, None))}
+    ids = {name: value for name in _NAMES if (value := getattr(context, name, None))}
+    # Within nova-scheduler it is Nova that has enabled it.
+    if web := sys.modules.get("osprofiler.web"):
+        ids |= web.get_trace_id_headers()
+    return ids
 
 
 def follow(sent: Mapping[str, Any]) -> None:
@@ -56,3 +66,53 @@ def on_behalf_of(request_id: str) -> Iterator[None]:
     finally:
         if before is not None:
             before.update_store()
+
+
+# ---- Traces of OSProfiler
+
+PROFILER_GROUP = "profiler"
+_ENABLED = cfg.BoolOpt("enabled", default=False, deprecated_name="profiler_enabled")
+
+
+def enable_profiler(conf: cfg.ConfigOpts, service: str, read_again: Callable[[], object]) -> None:
+    """Have the spans of this process sent to where [profiler] says, if it is enabled there.
+
+    `read_again` reads the configuration once more, with the options of OSProfiler.
+    """
+    if not conf.profiler.enabled:
+        return
+    conf.reset()
+    conf.unregister_opt(_ENABLED, PROFILER_GROUP)
+    from osprofiler import initializer, opts
+
+    opts.set_defaults(conf)
+    read_again()
+    initializer.init_from_conf(conf, {}, "fpga_pool", service, socket.gethostname())
+
+
+def register_profiler(conf: cfg.ConfigOpts) -> None:
+    """Make known to `conf` whether OSProfiler is enabled."""
+    conf.register_opt(_ENABLED, PROFILER_GROUP)
+
+
+def is_profiled(conf: cfg.ConfigOpts, *, statements: bool = False) -> bool:
+    """Return whether spans of requests (with `statements`: those of SQL statements, too) are wanted of this process."""
+    enabled = PROFILER_GROUP in conf and conf.profiler.enabled
+    return bool(enabled and (not statements or conf.profiler.trace_sqlalchemy))
+
+
+@contextmanager
+def traced(sent: Mapping[str, Any], method: str, keys: str) -> Iterator[None]:
+    """Note the call as a span of the trace that it was sent with, if one of `keys` has signed that."""
+    from osprofiler import _utils, profiler, web
+
+    found = _utils.signed_unpack(sent.get(web.X_TRACE_INFO), sent.get(web.X_TRACE_HMAC), _utils.split(keys))
+    if not isinstance(found, dict) or not isinstance(found.get("base_id"), str):
+        yield
+        return
+    profiler.init(found["hmac_key"], base_id=found["base_id"], parent_id=found.get("parent_id"))
+    try:
+        with profiler.Trace("rpc", info={"rpc": {"method": method}}):
+            yield
+    finally:
+        profiler.clean()

@@ -37,7 +37,7 @@ from fpga_pool.model.exceptions import (
     Unauthenticated,
 )
 from fpga_pool.rpc.identity import Gate, Identity, Signer
-from fpga_pool.rpc.tracing import follow
+from fpga_pool.rpc.tracing import follow, is_profiled, traced
 
 # ---- Options
 
@@ -232,10 +232,13 @@ class _Greeter:
 class _Dispatcher(messaging.RPCDispatcher):
     """Lets in signed calls only; counts refused calls and logs them, one line each, as long as they are few."""
 
-    def __init__(self, endpoints: Sequence[object], topic: str, gate: Gate, refusals: Refusals) -> None:
+    def __init__(
+        self, endpoints: Sequence[object], topic: str, gate: Gate, refusals: Refusals, trace_keys: str = ""
+    ) -> None:
         super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
         self._topic, self._gate = topic, gate
         self._refusals = refusals
+        self._trace_keys = trace_keys
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
@@ -251,7 +254,10 @@ class _Dispatcher(messaging.RPCDispatcher):
             LOG.debug("refused %.200s: %s", message["method"], error)
             raise messaging.ExpectedException from error
         try:
-            return super().dispatch(incoming)
+            if not self._trace_keys:
+                return super().dispatch(incoming)
+            with traced(incoming.ctxt, message["method"], self._trace_keys):
+                return super().dispatch(incoming)
         except messaging.UnsupportedVersion as error:
             self._note("fpga_pool.unsupported_version", incoming, error)
             raise
@@ -313,7 +319,8 @@ def server(
 ) -> Any:
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
-    dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals())
+    trace_keys = transport.conf.profiler.hmac_keys if is_profiled(transport.conf) else ""
+    dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)
     return _Server(transport, target, dispatcher, "threading")
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import sqlalchemy
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from fpga_pool.core.timemodel import TimeModel
@@ -90,6 +91,12 @@ class Store:
     def close(self) -> None:
         """Give up all connections."""
         self.engine.dispose()
+
+    def trace_statements(self) -> None:
+        """Report each statement of a traced request as a span of OSProfiler, which must be installed."""
+        from osprofiler.sqlalchemy import add_tracing
+
+        add_tracing(sqlalchemy, self.engine, "db")
 
     # Schema ----------------------------------------------------------------------------------------------------
 

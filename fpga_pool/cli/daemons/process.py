@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
@@ -32,6 +33,7 @@ from fpga_pool.api.server import HttpServer, is_foreign, is_loopback
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.rpc.tracing import enable_profiler, register_profiler
 from fpga_pool.rpc.transport import MessagingError
 
 LOG = logging.getLogger(__name__)
@@ -86,7 +88,10 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     service_options.register_service_opts(conf)
     log.register_options(conf)
     report_options.set_defaults(conf)
-    conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
+    register_profiler(conf)
+    read = partial(conf, list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
+    read()
+    enable_profiler(conf, program, read)
     check_values(conf, policies=plans)
     log.setup(conf, "fpga_pool", version("fpga_pool"))
     if conf.log_options:

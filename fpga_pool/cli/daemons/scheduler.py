@@ -24,6 +24,7 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.tracing import is_profiled
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
@@ -63,6 +64,8 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         store = open_store(conf)
         ends.callback(store.close)
         store.check_schema()
+        if is_profiled(conf, statements=True):
+            store.trace_statements()
         with store.reading() as tx:
             check_functions_in_use(tx.leases(), catalogue)
         messages = transport(conf)

@@ -18,6 +18,6 @@ def test_every_row_has_a_cell_for_each_column(path):
 def test_every_convention_names_a_test_that_there_is():
     with (SOURCE / "contributor" / "conventions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["Here"] for row in rows} == {"yes", "no"}
+    assert {row["Here"] for row in rows} <= {"yes", "no"}
     tests = SOURCE.parents[1] / "tests"
     assert [row["Convention"] for row in rows if row["Here"] == "yes" and not (tests / row["Test"]).is_file()] == []
