@@ -23,11 +23,13 @@ class ManageCommand(CheckedCommand):
         return cast("cfg.ConfigOpts", cast("Any", self.app).conf)
 
     @contextmanager
-    def store(self) -> "Iterator[Store]":
-        """Open the pool's database."""
+    def store(self, *, any_schema: bool = False) -> "Iterator[Store]":
+        """Open the pool's database; ServiceUnavailable unless `any_schema`, if its schema is not of this version."""
         from fpga_pool.store.options import open_store  # SQLAlchemy takes a second
 
         with closing(open_store(self.conf)) as store:
+            if not any_schema:
+                store.check_schema()
             yield store
 
     def print_line(self, line: str) -> None:

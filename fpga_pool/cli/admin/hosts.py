@@ -90,10 +90,8 @@ class ListServices(ManageCommand, Lister):
     """List the schedulers, and the shards with the scheduler that owns each."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.store() as store:
-            store.check_schema()
-            with store.reading() as tx:
-                schedulers, shards = tx.schedulers(), tx.shards()
+        with self.store() as store, store.reading() as tx:
+            schedulers, shards = tx.schedulers(), tx.shards()
         rows: list[Row] = [("scheduler", one.name, "", "", as_moment(one.heard_at)) for one in schedulers]
         rows += [("shard", one.name, one.owner, one.epoch, as_moment(one.renewed_at)) for one in shards]
         return ("kind", "name", "owner", "epoch", "heard_at"), rows

@@ -50,7 +50,6 @@ class FlavorCommand(ManageCommand):
             return None
         try:
             with self.store() as store:
-                store.check_schema()
                 return store.pool_columns()
         except FpgaPoolError as error:
             LOG.warning("flavors are not compared with the hosts of the pool: %s", error)

@@ -48,7 +48,6 @@ class Remove(ManageCommand):
         """Drain, wait and remove; a command that was interrupted can be repeated."""
         name = parsed_args.name
         with self.store() as store:
-            store.check_schema()
             shard, slots = self._found(store, name)
             with store.transaction(shard) as tx:
                 retire_slots(tx, slots, time.time())

@@ -43,9 +43,10 @@ def manage(tmp_path):
     return run
 
 
-def test_a_schema_that_is_too_old_is_told_with_the_command_that_helps(manage):
+@pytest.mark.parametrize("words", [("db", "check"), ("host", "list"), ("db", "purge", "--older-than", "1"), ("audit",)])
+def test_a_schema_that_is_too_old_is_told_with_the_command_that_helps(manage, words):
     assert manage("db", "version") == (0, "\n", "")
-    status, _, complaint = manage("db", "check")
+    status, _, complaint = manage(*words)
     assert status == 1
     assert complaint == (
         "fpga-pool-manage: the database is older than this version of fpga_pool: upgrade it first (fpga-pool-manage "
