@@ -78,7 +78,7 @@ class Pool:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
-        return self.process.returncode
+        return 0 if self.process is None else self.process.returncode
 
     def client(self, project_id: str = "demo") -> Client:
         client = Client(self.endpoint, project_id=project_id)
