@@ -10,7 +10,6 @@ from fpga_pool.rpc import bounded
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER
 
-
 WAIT_S = 60.0
 
 
