@@ -1,6 +1,7 @@
 """Calls that end in time, whatever becomes of the broker."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
@@ -71,6 +72,22 @@ def test_while_some_calls_are_stuck_no_further_ones_join_them(broker, monkeypatc
     broker.set()
     assert caller.run(lambda: "back", WAIT_S) == "back"
     assert len(made) == 2
+
+
+def test_a_call_does_not_wait_for_a_thread_that_has_just_taken_another_one():
+    caller, made = Caller(), []
+    get = caller._calls.get
+
+    def get_slowly(**options):
+        call = get(**options)
+        if not made:
+            made.append("first")
+            made.append(caller.run(lambda: "second", WAIT_S))
+        return call
+
+    caller._calls = SimpleNamespace(put=caller._calls.put, get=get_slowly)
+    caller.run(lambda: None, WAIT_S)
+    assert made == ["first", "second"]
 
 
 def test_an_error_from_the_other_side_says_what_was_said_there_without_its_traceback():
