@@ -18,7 +18,8 @@ from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines
 from fpga_pool.model.exceptions import ServiceUnavailable
 
-START_TIMEOUT_S = 60.0
+#: For a pool on a machine whose processors all have other work; one that ends instead is told of at once.
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 
 Options = Mapping[str, Mapping[str, object]]

@@ -36,13 +36,15 @@ class Caller:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+        #: Calls that no thread has begun with.
+        self._waiting = 0
         self._stuck = 0
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
         """Return what `call` returns; MessagingTimeout if it does not within its timeout."""
         future: Future[T] = Future()
-        self._calls.put((future, call))  # type: ignore[arg-type]
         self._provide_thread()
+        self._calls.put((future, call))  # type: ignore[arg-type]
         try:
             return future.result(timeout_s + GRACE_S)
         except TimeoutError:
@@ -66,7 +68,8 @@ class Caller:
 
     def _provide_thread(self) -> None:
         with self._lock:
-            enough = self._idle >= self._calls.qsize()
+            self._waiting += 1
+            enough = self._idle >= self._waiting
             if enough or self._threads >= THREADS or self._stuck >= MAX_STUCK:
                 return
             self._threads += 1
@@ -85,13 +88,16 @@ class Caller:
             self._threads -= 1
 
     def _next(self) -> tuple[Future[object], Callable[[], object]]:
+        found = None
         with self._lock:
             self._idle += 1
         try:
-            return self._calls.get(timeout=IDLE_S)
+            found = self._calls.get(timeout=IDLE_S)
         finally:
             with self._lock:
                 self._idle -= 1
+                self._waiting -= found is not None
+        return found
 
 
 def _restore_class(error: FpgaPoolError) -> None:

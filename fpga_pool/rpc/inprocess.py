@@ -56,10 +56,10 @@ class _Listener(impl_fake.FakeListener):
     """Reads the queues of one topic: that of its server and the shared one."""
 
     def __init__(self, exchanges: _Exchanges, targets: list[messaging.Target]) -> None:
+        exchanges.count_listeners(1)  # from here on nobody takes its exchange away
         super().__init__(exchanges, targets)
         self._exchange = exchanges.get_exchange(targets[0].exchange)
         self._arrival = self._exchange.arrival(targets[0].topic)
-        exchanges.count_listeners(1)
 
     @base.batch_poll_helper
     def poll(self, timeout: float | None = None) -> impl_fake.FakeIncomingMessage | None:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 SCRIPT = """
 import sys, threading
 import msgspec

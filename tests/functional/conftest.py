@@ -74,11 +74,11 @@ class Pool:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(60)
+                self.process.wait(120)
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
-        return self.process.returncode
+        return 0 if self.process is None else self.process.returncode
 
     def client(self, project_id: str = "demo") -> Client:
         client = Client(self.endpoint, project_id=project_id)
@@ -216,7 +216,7 @@ def new_work(tmp_path) -> Iterator:
 
 
 #: How long a pool may take to tidy up after its last job: a host that was lost is heard again, a result is let go.
-IDLE_S = 40.0
+IDLE_S = 90.0
 
 
 def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:

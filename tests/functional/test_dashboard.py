@@ -12,7 +12,7 @@ from fpga_pool.client import Client, JobSpec
 from fpga_pool.experiments.embedded import embedded_pool
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
-from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.browser import running_browser, watched_page
 from support.waiting import wait_until
 
 VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
@@ -24,8 +24,6 @@ POOL = {
     "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05},
 }
 JOBS = 6
-
-expect.set_options(timeout=PATIENCE_MS)
 
 
 class Pool:
@@ -162,8 +160,8 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
 
 
 def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_path):
-    """At 20 Mbit/s the input takes 56 s: many heartbeats tell its rate, which a busy machine may make a lower one."""
-    options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 20}}
+    """At 5 Mbit/s the input takes 224 s: it is still sent when a busy machine looks, and heartbeats tell its rate."""
+    options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 5}}
     slow = JobSpec("wordcount", b"a word " * 20_000_000, requester="requester-1", name="slow")
     with embedded_pool(tmp_path, options) as endpoint, Client(endpoint) as client:
         batch = client.create([slow])
@@ -173,14 +171,14 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
             dashboard.open("egress")
             flows = dashboard.page.get_by_role("region", name="Flows")
             cells = flows.get_by_role("row").filter(has_text="slow").get_by_role("cell")
-            expect(cells.nth(4)).to_have_text("20.0 Mbit/s")
+            expect(cells.nth(4)).to_have_text("5.0 Mbit/s")
             expect(cells.nth(5)).to_have_text(re.compile(r"^[\d.]+ [kM]bit/s$"))
             caption = dashboard.page.locator("figure figcaption")
             expect(caption).to_have_text(
-                re.compile(r"^requester-1: 20.0 Mbit/s of 20.0 Mbit/s, measured [\d.]+ [kM]bit/s$")
+                re.compile(r"^requester-1: 5.0 Mbit/s of 5.0 Mbit/s, measured [\d.]+ [kM]bit/s$")
             )
         (flow,) = client.flows()
-        assert (flow.name, flow.planned_bps, flow.requester) == ("slow", 2e7, "requester-1")
+        assert (flow.name, flow.planned_bps, flow.requester) == ("slow", 5e6, "requester-1")
         client.cancel(batch.uuid)
         sender.join(60)
 

@@ -7,14 +7,12 @@ from playwright.sync_api import expect
 
 from fpga_pool.model.objects.pool import SlotState
 from support.answers import FixedPool, served_answers
-from support.browser import PATIENCE_MS, running_browser, watched_page
+from support.browser import running_browser, watched_page
 from support.drawings import DRAWINGS, drawings
 
 HOSTS, RUNNING = 40, 20
 #: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
 TOLERANCE = 2
-
-expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")

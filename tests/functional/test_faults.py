@@ -15,6 +15,8 @@ from support.waiting import wait_until
 JOBS, BATCHES, SEED = 500, 5, 7
 
 FAULTS = {
+    # Each card that disappears takes an attempt from all jobs in its queues: none is to lose all of them by bad luck.
+    "scheduler": {"max_attempts": 30},
     "standalone": {"hosts": 4, "egress_mbps": 400, "ingress_mbps": 800},
     "driver_simulated": {
         "cards": 2,

@@ -162,7 +162,7 @@ def test_a_taken_port_stops_the_start_with_one_line(tmp_path):
         config.write_text(f"[metrics]\nenabled = true\nstandalone_port = {port}\n[standalone]\nhosts = 1\n")
         command = [sys.executable, "-m", "fpga_pool.cli.daemons.standalone", "--config-file", config, "--port", "0"]
         command += ["--state-dir", tmp_path / "state", "--log-file", tmp_path / "pool.log"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"fpga-pool-standalone: [metrics] standalone_port: 127.0.0.1 port {port} is in use")

@@ -75,7 +75,7 @@ def stalls(server):
         with pytest.raises(TimeoutError):
             client.recv(1)
     server.resume()
-    assert server._answers()
+    wait_until(server._answers, "it answers again")
 
 
 def test_the_command_keeps_servers_until_it_is_told_to_stop_them(kind, directory):
@@ -99,7 +99,7 @@ def test_it_dies_with_the_process_that_started_it(kind, directory):
     ) as owner:
         port = int(owner.stdout.readline())
         owner.kill()
-    wait_until(lambda: not (processes_below(directory) or listens(port)), "it is dead", 30)
+    wait_until(lambda: not (processes_below(directory) or listens(port)), "it is dead")
 
 
 def processes_below(directory):

@@ -137,7 +137,7 @@ def test_a_start_waits_for_a_server_that_starts_too(server, url, store):
         tx.hosts()
     starting = threading.Timer(1.0, lambda: server.start())
     starting.start()
-    late = Store(url, max_retries=50, retry_interval=0.2)
+    late = Store(url, max_retries=500, retry_interval=0.2)
     late.check_schema()
     late.close()
     starting.join()
@@ -152,7 +152,7 @@ def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(server, 
             stalled.send_signal(SIGSTOP)
             count()  # waits for the lock of the shard until the server ends the session of the stalled one
             stalled.send_signal(SIGCONT)
-            _, said = stalled.communicate("\n", timeout=60)
+            _, said = stalled.communicate("\n", timeout=240)
         finally:
             stalled.kill()
     assert stalled.returncode == 1
@@ -179,7 +179,7 @@ def test_the_victim_of_a_deadlock_is_told_to_try_again(store, begin):
     def lock(first, second):
         try:
             with store.transaction(first) as tx:
-                both_hold.wait(timeout=30)
+                both_hold.wait(timeout=120)
                 tx._connection.execute(text("UPDATE shards SET generation = 7 WHERE name = :name"), {"name": second})
         except Contended as error:
             outcomes.append(str(error))
@@ -190,7 +190,7 @@ def test_the_victim_of_a_deadlock_is_told_to_try_again(store, begin):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     assert sorted(outcome.partition(";")[0] for outcome in outcomes) == [
         "done",
         "the database aborted the transaction in favour of other writers",

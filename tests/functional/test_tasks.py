@@ -20,7 +20,7 @@ from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
 from support.waiting import wait_until
 
-PATIENT = RunSettings(patience_s=90.0, timeout_s=150.0)
+PATIENT = RunSettings(patience_s=90.0, timeout_s=400.0)
 SHAPES = [(1, "any"), (4, "ring"), (2, "line"), (3, "line"), (2, "ring"), (4, "line"), (3, "any"), (1, "line")]
 #: The slots of one card are not linked, so that a path takes one of each.
 RING = {
@@ -91,7 +91,7 @@ def fpga_pool(pool, *words, code=0):
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     make_pool, new_work, end_and_audit_embedded, tmp_path
 ):
@@ -104,7 +104,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     for number, (count, topology) in enumerate(SHAPES):
         work.start(client, range(7 * number, 7 * number + 7), PATIENT)
         shares.start(count, topology)
-    assert shares.wrong(200) == []
+    assert shares.wrong(300) == []
     work.wait(100)
     assert work.wrong() == []
     tasks = [client.task(task.uuid) for task in client.tasks()]
@@ -174,7 +174,7 @@ def pool_shares(count):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     deployment, rabbitmq, mariadb_url, new_work, end_and_audit, tmp_path
 ):
@@ -193,7 +193,7 @@ def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     pool.restart("node-2")
     time.sleep(1.0)
     client.resume(drained.uuid)
-    assert shares.wrong(200) == []
+    assert shares.wrong(300) == []
     work.wait(100)
     assert work.wrong() == []
     assert {task.state for task in client.tasks()} == {TaskState.COMPLETED}

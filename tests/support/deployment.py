@@ -27,9 +27,9 @@ from support.peers import identity
 from support.servers.process import spawn
 from support.servers.server import free_port
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 90.0
-COMMAND_TIMEOUT_S = 120.0
+COMMAND_TIMEOUT_S = 240.0
 POLL_INTERVAL_S = 0.1
 
 #: Lines of a log that are shown where something went wrong.

@@ -1,7 +1,6 @@
 """Whole batches over real sockets, and everything that breaks on the way."""
 
 import hashlib
-import socket
 import threading
 import time
 from concurrent.futures import Future
@@ -14,9 +13,10 @@ from fpga_pool.client.inputs import JobSpec
 from fpga_pool.model.exceptions import InvalidAnswer, NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
 from fpga_pool.transfer.frames import SMALL_BYTES
+from support.servers.server import free_port
 
-QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=20.0)
 WAIT_S = 60.0
+QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=WAIT_S)
 
 
 def digest(data):
@@ -127,7 +127,7 @@ def test_empty_input_is_an_input(start, responder):
 
 def test_many_jobs_over_few_streams(start, responder):
     files = [str(i).encode() for i in range(40)]
-    _, outcome = start(files, settings=RunSettings(max_streams=3, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=20.0))
+    _, outcome = start(files, settings=RunSettings(max_streams=3, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=WAIT_S))
     assert texts(outcome.result(WAIT_S)) == [digest(data) for data in files]
 
 
@@ -136,7 +136,7 @@ def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, 
     # Two streams, and the slot computes nothing before all three inputs are there.
     responder.computes_at_once = False
     _, outcome = start(
-        [b"0", b"1", b"2"], settings=RunSettings(max_streams=2, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=20.0)
+        [b"0", b"1", b"2"], settings=RunSettings(max_streams=2, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=WAIT_S)
     )
     in_state(JobState.STAGED, 3)
     responder.compute()
@@ -246,8 +246,7 @@ def test_trouble_of_the_api_is_waited_out(start, responder, pool):
 
 
 def test_api_that_restarts_in_the_middle(pool, responder, serve, tmp_path, in_state):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()  # nobody else gets it while the API is away
     url = serve(pool, port=port)
     responder.computes_at_once = False
     outcome = Future()

@@ -37,7 +37,7 @@ def test_increments_of_processes_all_arrive(connection, shard, counted, complete
     command = [sys.executable, str(writer), connection, str(shard.epoch), "count", counted.uuid]
     environment = {"PYTHONPATH": str(Path(fpga_pool.__file__).parents[1])}
     started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(2)]
-    assert [int(process.communicate(timeout=60)[0]) for process in started] == [50, 50]
+    assert [int(process.communicate(timeout=240)[0]) for process in started] == [50, 50]
     assert completed() == 100
 
 

@@ -143,12 +143,12 @@ def test_failed_job_raises_its_code(bench, tmp_path):
 
 
 def test_keepalives_hold_the_connection_while_the_job_computes(make_bench, result, tmp_path, in_thread, eventually):
-    """The client gives a silent server 0.5 s; the job takes several keepalives longer."""
+    """The client gives a silent server 2 s; the job takes several keepalives longer."""
     bench = make_bench(limits={"keepalive_s": 0.02})
-    with bench.connect(silence_s=0.5) as connection:
+    with bench.connect(silence_s=2.0) as connection:
         out = in_thread(connection.fetch, bench.token(purpose="fetch"), tmp_path / "out", 10)
         eventually(lambda: bench.agent.waiting)
-        time.sleep(0.8)
+        time.sleep(3.0)
         bench.agent.end.set_result(result)
         assert out.result(10).size_bytes == result.size_bytes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import requests
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 TABLE = Path(__file__).parents[3] / "doc" / "source" / "user" / "bad-input.csv"
 CATALOGUE = Path(__file__).parents[3] / "etc" / "fpga_pool" / "catalogue.toml"
 

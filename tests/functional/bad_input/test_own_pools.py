@@ -84,7 +84,7 @@ def test_a_broken_catalogue_is_told_in_one_line_and_the_pool_does_not_start(tmp_
         "0",
     ]
     command += ["--catalogue", str(catalogue), "--log-file", str(tmp_path / "pool.log")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert f"exit {done.returncode}" == ROWS[row]["Answer"]
     (line,) = done.stderr.splitlines()
     assert fits(row, line), line

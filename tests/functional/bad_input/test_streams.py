@@ -20,7 +20,11 @@ class Waiting:
         self._pool = pool
         self.path = f"/v1/batches/{create(pool, project='streams', input_bytes=input_bytes)}"
         wait_until(lambda: self.job["state"] == "WAITING_INPUT", "the job waits for its input")
-        self.host = self.job["host"]
+
+    @property
+    def host(self):
+        """Where it waits now: what is late may be planned again."""
+        return self.job["host"]
 
     @property
     def job(self):

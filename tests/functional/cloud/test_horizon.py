@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from support import environment
-from support.browser import PATIENCE_MS, running_browser
+from support.browser import running_browser
 from support.servers.process import spawn
 from support.servers.server import free_ports
 from support.waiting import wait_until
@@ -21,8 +21,6 @@ FIRST_PAGE_MS = 300_000
 PORTS = range(16_000, 17_000)
 #: How tokens of Keystone begin.
 TOKEN = "gAAAAA"
-
-expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")

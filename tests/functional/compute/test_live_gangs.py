@@ -174,7 +174,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     pool.until(
         lambda: pool.places(moves) == {0: ("node-2", FRONT, (0,)), 1: ("node-2", FRONT, (1,))}, "it is in front there"
     )
-    swaps = pool.create(2, 0.3, "count 30 rest 0.2")
+    swaps = pool.create(2, 0.3, "count 60 rest 0.2")
     pool.until_all_run(swaps, GangState.BACKGROUND)
     assert {process.host for process in pool.client.gang(swaps).process_list} == {"node-1"}
     pool.cancel(goes_on)

@@ -135,7 +135,8 @@ def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_repo
     }
     wait_until(lambda: scene.alive() == {"node-1": True, "node-2": True}, "node-2 is back")
     wait_until(lambda: scene.held("node-2") == set(), "node-2 has forgotten the jobs")
-    assert set(scene.slot_states("node-2")) <= {SlotState.EMPTY, SlotState.READY}
-    later = scene.begin_twice_full(seconds=0.5)
+    free = {SlotState.EMPTY, SlotState.READY}
+    wait_until(lambda: set(scene.slot_states("node-2")) <= free, "its slots are free")
+    later = scene.begin([0.5] * 8)
     later.finish()
     assert {job.host for job in later.jobs()} == {"node-1", "node-2"}

@@ -1,7 +1,6 @@
 """Placement itself, with its own database, and what Nova does there."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from oslo_config import cfg
 
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.placement.client import open_placement
+from support.servers.server import free_port
 
 START_S = 60.0
 
@@ -102,10 +102,7 @@ class Cloud:
 @pytest.fixture(scope="session")
 def cloud(tmp_path_factory):
     pytest.importorskip("placement")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    cloud = Cloud(port, tmp_path_factory.mktemp("placement") / "placement.sqlite")
+    cloud = Cloud(free_port(), tmp_path_factory.mktemp("placement") / "placement.sqlite")
     cloud.start()
     yield cloud
     cloud.stop()

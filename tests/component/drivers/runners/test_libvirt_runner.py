@@ -139,7 +139,8 @@ def test_a_guest_that_runs_and_cannot_be_found_is_not_taken_for_one_that_has_end
         runner.launch(SPEC, 1, BEHIND)
 
 
-def test_a_guest_that_has_ended_at_once_was_launched(runner, domain, tiers):
+def test_a_guest_that_has_ended_at_once_was_launched(runner, domain, tiers, monkeypatch):
+    monkeypatch.setattr(process_guests, "END_SEEN_S", 20.0)
     tiers.missing = "u.pid: missing"
     threading.Timer(0.1, domain.destroy).start()  # libvirt sees it a moment later
     runner.launch(SPEC, 1, BEHIND)

@@ -46,7 +46,9 @@ def test_a_heartbeat_tells_how_slots_are_linked(bench, new_driver):
     assert told == [*(f"box ring 2 1 line 3 {number}" for number in range(3)), ""]
 
 
-def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_other(bench, monkeypatch, until):
+def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_other(new_bench, monkeypatch, until):
+    bench = new_bench(heartbeat_s=100.0)  # no heartbeat of its own takes what is measured below
+    until(lambda: bench.scheduler.heartbeats)
     bench.assign("j")
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
     monkeypatch.setattr(host_meter, "INTERVAL_S", 0.0)

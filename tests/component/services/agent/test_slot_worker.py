@@ -89,17 +89,19 @@ def test_jobs_run_one_after_the_other_in_their_order_and_a_loaded_function_stays
     assert [state for state in bench.slot_states() if state != "READY"] == ["LOADING"] + ["BUSY"] * 3
 
 
-def test_a_job_that_hangs_is_stopped_its_slot_faulted_and_offered_again(bench, until):
+def test_a_job_that_hangs_is_stopped_its_slot_faulted_and_offered_again(new_bench, until):
+    bench = new_bench(hang_grace_s=0.3)
     bench.driver.hang_next_run(bench.address)
     bench.assign("j")
     until(lambda: bench.failure("j"))
     assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.slot_fault", True)
     until(lambda: bench.slot_states()[3:] == ["FAULTED", "EMPTY"])
-    bench.assign("j", attempt=2)
+    bench.assign("j", attempt=2, expected_s=60.0)
     until(lambda: held(bench, "j"))
 
 
-def test_a_job_that_takes_too_long_is_stopped_and_its_slot_is_sound(bench, until):
+def test_a_job_that_takes_too_long_is_stopped_and_its_slot_is_sound(new_bench, until):
+    bench = new_bench(hang_grace_s=0.3)
     bench.assign("j", function="wordcount")
     until(lambda: bench.failure("j"))
     assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.stopped", True)

@@ -35,6 +35,7 @@ from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.rpc import scheduler_api
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -180,7 +181,8 @@ class Bench:
             interval_s=0.1,
             refit_interval_s=0.1,
             shard_timeout_s=shard_timeout_s,
-            pool=PoolSettings(dispatch_lead_s=0.0, **pool),
+            # Hosts are heard when a test says so.
+            pool=PoolSettings(**{"dispatch_lead_s": 0.0, "host_timeout_s": 300.0} | pool),
         )
         agents = AgentAPI(self.transport, self.identity, timeout_s=ANSWER_S)
         peers = SchedulerAPI(self.transport, self.identity)
@@ -278,6 +280,8 @@ def servers():
 def bench(tmp_path, new_database, servers, catalogue, key, clock, monkeypatch):
     # The fake transport is the whole process's: on an exchange of its own no server of another test listens.
     monkeypatch.setattr("fpga_pool.rpc.transport.EXCHANGE", uuid.uuid4().hex)
+    # An agent would send the next one; a test sends one and is not to fail where the machine is busy.
+    monkeypatch.setitem(scheduler_api._TIMEOUTS_S, "heartbeat", 60.0)
     with ExitStack() as stack:
         yield Bench(stack, servers, new_database(tmp_path / "pool.sqlite"), catalogue, key, clock)
 

@@ -7,7 +7,7 @@ import pytest
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.services.scheduler.changes import WAITING, Changes
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 
 @pytest.fixture

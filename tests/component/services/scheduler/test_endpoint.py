@@ -319,7 +319,7 @@ def test_agents_that_report_at_once_complete_each_job_once(running, until):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert failures == []
     ended = running.api.batch_detail("p", batch.uuid).batch
     assert (ended.state, ended.jobs_completed) == (BatchState.COMPLETED, 24)

@@ -10,12 +10,14 @@ from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.scheduler.ownership import OwnedShard
 
 TWO = ShardRule(number=2)
+#: Both schedulers are in this process: what holds it up on a busy machine shall not look like the end of one of them.
+SHARD_TIMEOUT_S = 2.0
 
 
 @pytest.fixture
 def pair(bench, until):
     """Two schedulers that share two shards."""
-    one, two = (bench.new_service(name, shard_timeout_s=0.5, shards=TWO) for name in ("one", "two"))
+    one, two = (bench.new_service(name, shard_timeout_s=SHARD_TIMEOUT_S, shards=TWO) for name in ("one", "two"))
     bench.start(one)
     bench.start(two)
     until(lambda: len(one.ownership.shards()) == len(two.ownership.shards()) == 1)
@@ -75,7 +77,7 @@ def test_a_database_that_was_away_says_nothing_about_those_who_use_it(bench, pai
     stall(one)
     stall(two)
     two.ownership.step()
-    time.sleep(0.6)  # longer than shard_timeout_s
+    time.sleep(1.2 * SHARD_TIMEOUT_S)
 
     def away(*_):
         raise ServiceUnavailable("away")
@@ -131,11 +133,12 @@ def test_hosts_join_both_shards_and_a_divided_batch_runs_in_both(bench, until):
 
 
 def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, monkeypatch):
-    service = bench.new_service(host_timeout_s=0.3)
+    service = bench.new_service(host_timeout_s=1.0)
     bench.start(service)
     bench.host()
     monkeypatch.setattr(service._peers, "describe", unreachable)
     until(lambda: service.ownership._owned["default"]._hosts.names == frozenset())
+    time.sleep(2.0)  # longer than a host may be silent
     assert bench.api.hosts()[0].alive
 
 

@@ -95,7 +95,7 @@ def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, ag
 
     class Together(Ect):
         def decide(self, *arguments):
-            barrier.wait(10)
+            barrier.wait(60)
             return super().decide(*arguments)
 
     batch = quiet.create(agent, *["sha256"] * 6)
@@ -103,7 +103,7 @@ def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, ag
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert [job.attempt for job in quiet.jobs(batch)] == [1] * 6
 
 
