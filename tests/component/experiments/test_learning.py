@@ -5,6 +5,8 @@ import pytest
 from distributed import LocalCluster
 
 from fpga_pool.conf.learned import read_network, shipped_network, write_network
+from fpga_pool.experiments.figures.figure import Sample, Samples
+from fpga_pool.experiments.figures.learned.ours import compared_claims
 from fpga_pool.experiments.rollouts import Run, evaluate, runner, runs_of
 from fpga_pool.experiments.training import Effort, Plan, train
 from fpga_pool.model.exceptions import InvalidInput
@@ -81,3 +83,19 @@ def test_comparisons_are_paired_and_of_every_stack_in_every_world():
     assert jsq.low <= jsq.ratio <= jsq.high <= jsq.worst
     best = found.best_heuristic("mean_response_s")
     assert (best <= found.values("jsq", "mean_response_s")).all()
+
+
+def test_claims_of_ours_are_of_the_suites_that_were_run():
+    """As with `--points 2`."""
+    values = {"mean": (10.0, 8.0), "p95": (20.0, 15.0), "goodput": (4.0, 5.0)}
+    samples = Samples(
+        Sample(panel, suite, name, 0, value)
+        for suite in ("held_out", "unseen_kinds")
+        for panel, (theirs, ours) in values.items()
+        for name, value in {"ect": theirs, "jsq": theirs, "pats": theirs, "learned": ours}.items()
+    )
+    found = {claim.key: claim.ours for claim in compared_claims(samples)}
+    expected = {"mean-below-ect": 20.0, "p95-below-ect": 25.0, "goodput-over-heuristics": 25.0}
+    assert found == {
+        key: {"held_out": pytest.approx(value), "unseen_kinds": pytest.approx(value)} for key, value in expected.items()
+    }
