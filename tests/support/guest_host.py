@@ -20,6 +20,8 @@ MEMORY_MIB = 1536
 _PROGRAMS = ("libvirtd", "qemu-system-x86_64", "ip", "mount", "umount", "nsenter", "unshare", "setpriv")
 #: What has to be there for systemd to run machines.
 _SYSTEMD = ("dbus-daemon", "systemctl", "/lib/systemd/systemd", "/lib/systemd/systemd-machined")
+#: What systemd runs itself, where it has them.
+_SYSTEMD_PROGRAMS = ("systemd-executor", "systemd-shutdown")
 #: Files of libraries that programs open by themselves, where they are installed.
 _LIBRARIES = ("libvirt/connection-driver/libvirt_driver_qemu.so", "qemu/accel-tcg-*.so", "systemd/libsystemd-*.so")
 _DATA = (
@@ -127,7 +129,8 @@ def build(kernel: Path, directory: Path, program: Path, *, systemd: bool) -> Pat
     files += [path for name in _LIBRARIES for lib in ("/usr/lib", "/usr/lib64") for path in _found(lib, name)]
     files += [path for name in _DATA for path in Path("/usr/share").glob(name)]
     if systemd:
-        files += [path for name in ("executor", "shutdown") for path in Path("/lib/systemd").glob(f"systemd-{name}")]
+        programs = [Path(lib) / "systemd" / name for lib in ("/lib", "/usr/lib") for name in _SYSTEMD_PROGRAMS]
+        files += [path for path in programs if path.exists()]
     guest_image.copy(root, *files)
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -147,8 +150,8 @@ def build(kernel: Path, directory: Path, program: Path, *, systemd: bool) -> Pat
         "etc/systemd/system.conf": _SYSTEM_CONF,
     }
     if systemd:
-        programs = {name: str(path) for name, path in named.items()}
-        written |= {f"etc/systemd/system/{name}": text.format_map(programs) for name, text in _UNITS.items()}
+        places = {name: str(path) for name, path in named.items()}
+        written |= {f"etc/systemd/system/{name}": text.format_map(places) for name, text in _UNITS.items()}
     for name, text in written.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)

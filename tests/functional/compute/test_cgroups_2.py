@@ -23,7 +23,7 @@ GROUPS = {
 
 @pytest.mark.timeout(BOOT_S + 60)
 @pytest.mark.parametrize("systemd", [True, False], ids=["systemd", "without-systemd"])
-def test_the_background_gets_what_the_foreground_leaves_by_version_2_alone(systemd, kernel, tmp_path):
+def test_the_background_gets_what_the_foreground_leaves_by_version_2_alone(systemd, libvirt, kernel, tmp_path):
     if why := hypervisors.missing() or guest_host.missing(systemd=systemd):
         pytest.skip(why)
     initrd = guest_host.build(kernel, tmp_path, Path(__file__).with_name("node_of_2.py"), systemd=systemd)
