@@ -91,16 +91,6 @@ while true; do
     busybox sleep 1
 done
 """
-#: What a guest does whose kernel has version 2 of control groups alone: it runs a program.
-GROUPS_INIT = """#!/bin/busybox sh
-busybox mkdir -p /proc /sys /dev
-busybox mount -t proc proc /proc
-busybox mount -t sysfs sys /sys
-busybox mount -t devtmpfs devtmpfs /dev
-busybox mount -t cgroup2 cgroup2 /sys/fs/cgroup
-{python} /program.py
-busybox poweroff -f
-"""
 #: In the order in which the kernel needs them, after those of virtio.
 NET_MODULES = ("failover", "net_failover", "virtio_net")
 
@@ -125,9 +115,9 @@ def _modules(kernel: Path) -> Path:
 def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     """Build the initial file system of a guest that computes on a payload."""
     root = directory / "root"
-    _copy_modules(kernel, MODULES, root)
+    copy_modules(kernel, MODULES, root)
     (root / "input").write_bytes(payload)
-    _copy_busybox(root)
+    copy_busybox(root)
     _copy_python(
         root,
         "encodings.ascii, encodings.latin_1, encodings.idna, runpy, fpga_pool.guest.tool, fpga_pool.guest.__main__",
@@ -136,56 +126,40 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     place = root / _site() / "fpga_pool"
     shutil.copytree(package / "guest", place / "guest", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(package / "__init__.py", place)
-    _write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
-    return _packed(root, directory)
-
-
-def build_groups(directory: Path, program: Path) -> Path:
-    """Build the initial file system of a guest that runs a program, which may import `drivers.tiers.cgroups`."""
-    root = directory / "root"
-    (root / "bin").mkdir(parents=True)
-    _copy_busybox(root)
-    _copy_python(root, "json, os, signal, subprocess, sys, time, fpga_pool.drivers.tiers.cgroups")
-    package = Path(fpga_pool.__file__).parent
-    for name in ("__init__", "drivers/__init__", "drivers/tiers/__init__", "drivers/tiers/cgroups",
-                 "model/__init__", "model/exceptions"):  # fmt: skip
-        target = root / _site() / "fpga_pool" / f"{name}.py"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(package / f"{name}.py", target)
-    shutil.copy2(program, root / "program.py")
-    _write_init(root, GROUPS_INIT.format(python=PYTHON))
-    return _packed(root, directory)
+    write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
+    return packed(root, directory)
 
 
 def build_sending(kernel: Path, directory: Path) -> Path:
     """Build the initial file system of a guest that sends."""
     root = directory / "root"
     modules = (*MODULES[:-1], *NET_MODULES)
-    _copy_modules(kernel, modules, root)
-    _copy_busybox(root)
-    _write_init(root, SENDING_INIT.format(modules=" ".join(modules)))
-    return _packed(root, directory)
+    copy_modules(kernel, modules, root)
+    copy_busybox(root)
+    write_init(root, SENDING_INIT.format(modules=" ".join(modules)))
+    return packed(root, directory)
 
 
 def build_busy(directory: Path) -> Path:
     """Build the initial file system of a guest that is busy; it has busybox and nothing else."""
     root = directory / "root"
     (root / "bin").mkdir(parents=True)
-    _copy_busybox(root)
-    _write_init(root, BUSY_INIT)
-    return _packed(root, directory)
+    copy_busybox(root)
+    write_init(root, BUSY_INIT)
+    return packed(root, directory)
 
 
 def build_counting(directory: Path) -> Path:
     """Build the initial file system of a guest that counts up to `count N` of its command."""
     root = directory / "root"
     (root / "bin").mkdir(parents=True)
-    _copy_busybox(root)
-    _write_init(root, COUNTING_INIT)
-    return _packed(root, directory)
+    copy_busybox(root)
+    write_init(root, COUNTING_INIT)
+    return packed(root, directory)
 
 
-def _packed(root: Path, directory: Path) -> Path:
+def packed(root: Path, directory: Path) -> Path:
+    """Turn a directory into an initial file system."""
     image = directory / "initrd"
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
@@ -193,8 +167,9 @@ def _packed(root: Path, directory: Path) -> Path:
     return image
 
 
-def _copy_modules(kernel: Path, names: Sequence[str], root: Path) -> None:
-    (root / "bin").mkdir(parents=True)
+def copy_modules(kernel: Path, names: Sequence[str], root: Path) -> None:
+    """Copy modules of a kernel, uncompressed, into `modules`; those that are built in are left out."""
+    (root / "bin").mkdir(parents=True, exist_ok=True)
     (root / "modules").mkdir()
     for name in names:
         source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
@@ -202,13 +177,15 @@ def _copy_modules(kernel: Path, names: Sequence[str], root: Path) -> None:
             _unpack(source, root / "modules" / f"{name}.ko")
 
 
-def _copy_busybox(root: Path) -> None:
-    _copy(Path(_busybox()), root)
+def copy_busybox(root: Path) -> None:
+    """Give it the programs of the shell."""
+    copy(root, Path(_busybox()))
     if not (root / "bin" / "busybox").exists():
         (root / "bin" / "busybox").symlink_to(_busybox())
 
 
-def _write_init(root: Path, text: str) -> None:
+def write_init(root: Path, text: str) -> None:
+    """Write what the kernel runs first."""
     init = root / "init"
     init.write_text(text)
     init.chmod(0o755)
@@ -221,17 +198,15 @@ def _unpack(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _copy(path: Path, root: Path) -> None:
-    """Copy a file with the libraries that it needs."""
-    target = root / path.relative_to("/")
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(path, target)
-    if path.suffix not in (".py", ".pyc"):
-        for word in _output(["ldd", str(path)], check=False).decode().split():
-            if word.startswith("/"):
-                _copy(Path(word), root)
+def copy(root: Path, *paths: Path) -> None:
+    """Copy files to the same places below a directory, with the libraries that they need."""
+    programs = [str(path) for path in paths if path.suffix not in (".py", ".pyc")]
+    words = _output(["ldd", *programs], check=False).decode().split() if programs else []
+    for path in {*paths, *(Path(word) for word in words if word.startswith("/") and not word.endswith(":"))}:
+        target = root / path.relative_to("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
 
 
 def _ask(program: str) -> list[str]:
@@ -254,9 +229,7 @@ def _output(
 
 
 def _copy_python(root: Path, names: str) -> None:
-    _copy(Path(PYTHON), root)
-    for path in _python_files(names):
-        _copy(path, root)
+    copy(root, Path(PYTHON), *_python_files(names))
 
 
 def _python_files(names: str) -> list[Path]:

@@ -17,7 +17,8 @@ _EMULATOR, _NESTED = "emulator", "libvirt"
 #: Priority of the background and of the foreground against other guests, as libvirt's `cpu_shares`, by version.  The
 #: foreground has sixteen times what a guest has by default: it leaves the background nothing, which has the least there
 #: is, but lets a guest start that is not in a tier yet.  With the most that there is, such a start took minutes.
-SHARES = {1: (2, 16384), 2: (1, 1600)}
+#: The kernel's least of version 2 is 1, which libvirt before 9.1 refuses.
+SHARES = {1: (2, 16384), 2: (2, 1600)}
 #: The accounting of version 1; version 2 has it in cpu.stat, also where it is beside version 1 without controllers.
 _USAGE_1 = "cpuacct.usage"
 _NS_PER_S, _US_PER_S = 1e9, 1e6

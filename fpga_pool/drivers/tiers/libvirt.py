@@ -47,6 +47,8 @@ class LibvirtTiers(TierDriver):
         self._pids = pid_directory
         #: Groups of guests that are in tiers, as last seen: the path of one is never another guest's.
         self._groups: dict[str, GuestCgroup] = {}
+        #: Guests of the background that are being moved or saved.
+        self._moving: set[str] = set()
         privileged.use_own_capabilities()
 
     @classmethod
@@ -74,6 +76,7 @@ class LibvirtTiers(TierDriver):
                 LOG.warning("ignoring a guest: %s", error)
             else:
                 found += [guest] if guest is not None else []
+        self._moving &= self._groups.keys()
         return found
 
     def cpu_times_s(self, instance: str) -> tuple[float, ...]:
@@ -84,15 +87,18 @@ class LibvirtTiers(TierDriver):
     def _guest(self, domain: Any) -> TieredGuest | None:
         """Return a guest; None if it is not the pool's, or not wholly there yet."""
         state, reason = self._libvirt.call(lambda _: domain.state())
-        if state == libvirt.VIR_DOMAIN_PAUSED and reason in _ARRIVING:
-            return None
+        is_arriving = state == libvirt.VIR_DOMAIN_PAUSED and reason in _ARRIVING
         about = self._about(domain)
         if not self._is_ours(about):
             return None
         tier = pcpus = None
         if about.before is not None:
-            self._groups[about.instance] = self._group(domain)
+            group = self._groups[about.instance] = self._group(domain)
             tier, pcpus = self._tier(domain), self._pcpus(domain)
+            if tier != Tier.FOREGROUND and self._let_move(domain, about, group, tier, is_arriving=is_arriving):
+                tier = Tier.BACKGROUND
+        if is_arriving:
+            return None
         return TieredGuest(
             instance=about.instance,
             name=about.name,
@@ -104,6 +110,29 @@ class LibvirtTiers(TierDriver):
             touched=about.before is not None,
             may_migrate=about.may_migrate,
         )
+
+    def _let_move(
+        self, domain: Any, about: TieredDomain, group: GuestCgroup, tier: Tier | None, *, is_arriving: bool
+    ) -> bool:
+        """Give a guest the default shares while it moves or is saved; return whether it does, if that can be told.
+
+        What moves it is part of it: behind a busy foreground it would get nothing, and never come to an end.
+        """
+        is_known = about.instance in self._moving
+        moves = is_arriving or self._libvirt.call(lambda _: domain.controlInfo())[0] == libvirt.VIR_DOMAIN_CONTROL_JOB
+        if is_known and not moves:
+            try:
+                moves = self._libvirt.call(lambda _: domain.jobInfo())[0] != libvirt.VIR_DOMAIN_JOB_NONE
+            except ServiceUnavailable:  # libvirt is too busy with it
+                moves = True
+        if moves and not is_known and (is_arriving or tier == Tier.BACKGROUND):
+            _set_idle(group, True)
+            _set_idle(group, False)  # the kernel gives it the default shares, which libvirt refuses to do meanwhile
+            self._moving.add(about.instance)
+            LOG.info("guest %s: has the default priority while it moves", about.name)
+        elif not moves:
+            self._moving.discard(about.instance)
+        return about.instance in self._moving
 
     def _tier(self, domain: Any) -> Tier | None:
         group = self._group(domain)

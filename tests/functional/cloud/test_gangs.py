@@ -157,7 +157,8 @@ class Gangs:
         host = host_of(server)
         pins = re.findall(r"^\s*0\s+(\S+)\s*$", self.virsh(host, "vcpupin", server["id"]), re.MULTILINE)
         shares = re.search(r"cpu_shares\s*:\s*(\d+)", self.virsh(host, "schedinfo", server["id"]))
-        return (pins[0] if pins else "", int(shares.group(1)) < 1024 if shares else None)
+        # Where there is no tier it is 1024 with version 1 of control groups, 100 with version 2.
+        return (pins[0] if pins else "", int(shares.group(1)) < 100 if shares else None)
 
     def until_at(self, server, processor):
         """Wait until a server is pinned to a pCPU, in the foreground: its agent does that once it runs."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fpga_pool.model.exceptions import ServiceUnavailable
-from support.servers.own_host import CGROUPS, OwnHost
+from support.servers.own_host import ALONE, CGROUPS, OwnHost
 from support.servers.server import Server
 
 #: Our directories by the place where the host sees them.
@@ -76,8 +76,14 @@ class Libvirt(Server):
     @staticmethod
     def control_groups() -> tuple[str, ...]:
         """Return the controllers that guests are put under: all that tiers need, or none where one is not to be had."""
-        usable = all(os.access(CGROUPS / name, os.W_OK) for name in CONTROLLERS)
-        return CONTROLLERS if usable else ()
+        alone = CGROUPS / "cgroup.subtree_control"
+        if not alone.exists():
+            return CONTROLLERS if all(os.access(CGROUPS / name, os.W_OK) for name in CONTROLLERS) else ()
+        try:
+            alone.write_text("+cpu +cpuset")  # groups of version 2 always have the accounting
+        except OSError:  # it is not root's, or, in a container, the group of its processes
+            return ()
+        return CONTROLLERS
 
     @property
     def url(self) -> str:
@@ -95,9 +101,12 @@ class Libvirt(Server):
         """What makes it another host; None = it is this machine."""
         if not self._own_name:
             return None
-        # Beside hierarchies of version 1 there may be one of version 2, which libvirt uses, too.
-        there = [UNIFIED] if self.control_groups() and (CGROUPS / UNIFIED).is_dir() else []
-        return OwnHost(name=self._own_name, number=self.port, hierarchies=[*self.control_groups(), *there])
+        hierarchies = list(self.control_groups())
+        if hierarchies and (CGROUPS / "cgroup.controllers").exists():
+            hierarchies = [ALONE]
+        elif hierarchies and (CGROUPS / UNIFIED).is_dir():  # libvirt uses it beside those of version 1, too
+            hierarchies.append(UNIFIED)
+        return OwnHost(name=self._own_name, number=self.port, hierarchies=hierarchies)
 
     @property
     def socket(self) -> Path:

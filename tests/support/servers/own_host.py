@@ -1,7 +1,7 @@
 """What makes processes of this machine those of another host: a name, network devices and control groups of their own.
 
-The network namespace has a name, so that it outlives its processes: what they have made in it is there when they start
-again.  A cable of two devices leads to it from this machine.
+The namespaces of network devices and control groups have names, so that they outlive their processes: what these have
+made is there when they start again.  A cable of two devices leads to the network namespace from this machine.
 """
 
 import contextlib
@@ -25,6 +25,8 @@ ADDRESSES = 4
 CABLE = "cable"
 
 CGROUPS = Path("/sys/fs/cgroup")
+#: The hierarchy of version 2 where there is no other.
+ALONE = "."
 #: What a new control group of `cpuset` has to be told before anybody can be in it.
 _CPUSET = ("cpuset.cpus", "cpuset.mems")
 
@@ -58,6 +60,16 @@ class OwnHost:
         """The network namespace."""
         return Path("/run/netns") / self.label
 
+    @property
+    def control_groups(self) -> Path:
+        """The namespace of control groups."""
+        return Path("/run") / f"{self.label}.cgroup"
+
+    def _within(self, hierarchy: str) -> Path:
+        """Return the group of its processes that are no guests: a group of version 2 has processes or groups."""
+        group = CGROUPS / hierarchy / self.label
+        return group / "processes" if hierarchy == ALONE else group
+
     def make(self) -> None:
         """Make what is not there yet."""
         if not self.network.exists():
@@ -71,8 +83,13 @@ class OwnHost:
         for hierarchy in self.hierarchies:
             group = CGROUPS / hierarchy / self.label
             group.mkdir(exist_ok=True)
+            self._within(hierarchy).mkdir(exist_ok=True)
             for name in _CPUSET if hierarchy == "cpuset" else ():
                 (group / name).write_text((CGROUPS / hierarchy / name).read_text())
+        if not self.control_groups.exists():
+            self.control_groups.touch()
+            joins = "".join(f"echo $$ > {CGROUPS / each / self.label}/cgroup.procs && " for each in self.hierarchies)
+            _run("sh", "-c", f"{joins}exec unshare --cgroup={self.control_groups} true")
 
     def remove(self) -> None:
         """Remove all of it; its processes have ended."""
@@ -81,6 +98,9 @@ class OwnHost:
         # The device goes with the namespace, a little later.
         with contextlib.suppress(ServiceUnavailable):
             _ip("link", "delete", self.label)
+        with contextlib.suppress(ServiceUnavailable):
+            _run("umount", str(self.control_groups))
+        self.control_groups.unlink(missing_ok=True)
         for hierarchy in self.hierarchies:
             for group, _, _ in os.walk(CGROUPS / hierarchy / self.label, topdown=False):
                 with contextlib.suppress(OSError):  # somebody is left in it
@@ -91,24 +111,26 @@ class OwnHost:
 
         `directory` is any that is there and not used.
         """
-        joins = [f"echo $$ > {CGROUPS}/{each}/{self.label}/cgroup.procs" for each in self.hierarchies]
+        joins = [f"echo $$ > {self._within(each)}/cgroup.procs" for each in self.hierarchies]
         kept = shlex.quote(str(directory))
         # The devices in /sys are those of the namespace in which it is mounted.
         mounts = [
             f"mount --rbind {CGROUPS} {kept}",
             "mount -t sysfs sysfs /sys",
             f"mount --rbind {kept} {CGROUPS}",
-            *(f"mount --bind {CGROUPS}/{each}/{self.label} {CGROUPS}/{each}" for each in self.hierarchies),
+            *(f"mount --bind {CGROUPS / each / self.label} {CGROUPS / each}" for each in self.hierarchies),
         ]
         inside = shlex.quote(" && ".join([f"hostname {self.name}", *mounts, script]))
-        outside = " && ".join([*joins, f"exec unshare --cgroup sh -c {inside}"])
+        outside = " && ".join([*joins, f"exec nsenter --cgroup={self.control_groups} sh -c {inside}"])
         enter = ["nsenter", f"--net={self.network}", "--"]
         return [*enter, "unshare", "--mount", "--uts", "--propagation=private", "sh", "-c", outside]
 
 
 def _ip(*words: str) -> None:
-    done = subprocess.run(
-        [find_program("ip") or "ip", *words], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-    )
+    _run(find_program("ip") or "ip", *words)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
     if done.returncode:
-        raise ServiceUnavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise ServiceUnavailable(f"{' '.join(words)}: {done.stderr.strip()}")

@@ -9,11 +9,14 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.rpc.permissions import Permissions
 from support.servers.process import Process
 from support.servers.server import POLL_INTERVAL_S, START_TIMEOUT_S, USER, Server, free_ports
+
+if TYPE_CHECKING:
+    from fpga_pool.rpc.permissions import Permissions  # slow to import
 
 PROBE_TIMEOUT_S = 5.0
 
@@ -47,7 +50,7 @@ class RabbitMQ(Server):
         """Return the URL of another account, with the same password."""
         return self.url.replace(f"//{USER}:", f"//{user}:")
 
-    def provide_accounts(self, accounts: Mapping[str, Permissions], exchange: str) -> None:
+    def provide_accounts(self, accounts: "Mapping[str, Permissions]", exchange: str) -> None:
         """Make accounts with the permissions that processes of the pool need; those of the same name are replaced."""
         salt = secrets.token_bytes(4)
         digest = base64.b64encode(salt + hashlib.sha256(salt + self.password.encode()).digest()).decode()

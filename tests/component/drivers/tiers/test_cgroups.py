@@ -32,7 +32,7 @@ def test_version_2_with_systemd(host, tmp_path):
     group = read()
     # Guests compete by their scopes; what libvirt keeps below has no siblings.
     assert (group.version, group.guest) == (2, tmp_path / "cgroup" / SCOPE)
-    assert group.shares == (1, 1600)
+    assert group.shares == (2, 1600)
     assert group.is_idle
     assert group.cpu_time_s(1) == 2.5
 
