@@ -348,8 +348,8 @@ def _python_files(names: str) -> list[Path]:
         "        print(getattr(module, name, None) or '')\n"
     )
     found = [Path(line) for line in _ask(program) if line.startswith("/")]
-    others = (Path(fpga_pool.__file__).parent, sysconfig.get_path("purelib"))
-    return [path for path in found if path.is_file() and not any(map(path.is_relative_to, others))]
+    others = (Path(fpga_pool.__file__).parent, Path(sysconfig.get_path("purelib")))
+    return [path for path in found if path.is_file() and not any(path.is_relative_to(other) for other in others)]
 
 
 def _site() -> Path:
