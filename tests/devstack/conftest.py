@@ -176,6 +176,15 @@ def guest(cloud, kernel):
         cloud.connection.image.delete_image(image)
 
 
+@pytest.fixture
+def counting(cloud, request):
+    """The name of a public image whose machines count to five and power off; "" where no guests run."""
+    if guest_image.kernel() is None or not cloud.hosts(real=True):
+        return ""
+    built = guest_image.build_counting(request.getfixturevalue("tmp_path"))
+    return request.getfixturevalue("guest")(built, 'command="count 5"', visibility="public").name
+
+
 @pytest.fixture(scope="module")
 def network(cloud):
     """A network of the tests' own."""
@@ -213,7 +222,7 @@ def boot(cloud, image, network):
     def boot(flavor, *, image=image, **more):
         networks = [{"uuid": network.id}]
         named = {"name": a_name("server"), "image_id": image.id, "flavor_id": flavor.id, "networks": networks}
-        servers.append(cloud.compute.create_server(**named, **more))
+        servers.append(cloud.compute.create_server(**{**named, **more}))
         return servers[-1]
 
     yield boot
@@ -221,24 +230,45 @@ def boot(cloud, image, network):
 
 
 @pytest.fixture
-def tenant(cloud):
-    """Make members of new projects, each with the pool as it sees it."""
+def account(cloud):
+    """Make members of new projects, or of one that is given: what each logs in with."""
     identity, made = cloud.connection.identity, []
+    where = {
+        "auth_url": cloud.connection.config.get_auth_args()["auth_url"],
+        "region_name": cloud.connection.config.get_region_name(),
+    }
 
-    def make():
-        project = identity.create_project(name=a_name("tenant"), domain_id="default")
-        user = identity.create_user(name=project.name, password=project.id, default_project_id=project.id)
+    def make(project=None):
+        if project is None:
+            project = identity.create_project(name=a_name("tenant"), domain_id="default")
+            made.append(partial(identity.delete_project, project))
+        user = identity.create_user(name=a_name("user"), password=project.id, default_project_id=project.id)
+        made.append(partial(identity.delete_user, user))
         identity.assign_project_role_to_user(project, user, identity.find_role("member", ignore_missing=False))
-        made.extend((partial(identity.delete_user, user), partial(identity.delete_project, project)))
         who = {"username": user.name, "password": project.id, "project_id": project.id, "user_domain_id": "default"}
-        where = {"auth_url": cloud.connection.config.get_auth_args()["auth_url"]}
-        region = cloud.connection.config.get_region_name()
-        connection = openstack.connect(load_envvars=False, load_yaml_config=False, region_name=region, **where, **who)
-        return Client(login=Login(connection.session))
+        return who | where
 
     yield make
-    for undo in made:
+    for undo in reversed(made):
         undo()
+
+
+@pytest.fixture
+def tenant(account):
+    """Make members of new projects, each with the pool as it sees it."""
+
+    def make():
+        connection = openstack.connect(load_envvars=False, load_yaml_config=False, **account())
+        return Client(login=Login(connection.session))
+
+    return make
+
+
+def program(name):
+    """Return where the cloud has a command, as its users call it; None where it has none."""
+    ours = str(Path(sys.executable).parent)
+    path = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if place != ours)
+    return shutil.which(name, path=path)
 
 
 @pytest.fixture(scope="session")
@@ -246,12 +276,10 @@ def manage():
     """`fpga-pool-manage` of the cloud, as its administrator calls it: its database may need plug-ins."""
     if not os.access(CONF, os.R_OK):
         pytest.skip(f"{CONF} cannot be read here: FPGA_POOL_CONF names the pool's configuration")
-    ours = str(Path(sys.executable).parent)
-    path = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if place != ours)
-    program = shutil.which("fpga-pool-manage", path=path) or f"{ours}/fpga-pool-manage"
+    found = program("fpga-pool-manage") or Path(sys.executable).with_name("fpga-pool-manage")
 
     def run(*words, code=0):
-        command = [program, f"--config-file={CONF}", *words]
+        command = [found, f"--config-file={CONF}", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout

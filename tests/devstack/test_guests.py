@@ -1,8 +1,10 @@
 """What runs in machines of a real hypervisor: results of their accelerators, and what they send."""
 
 import hashlib
+import os
 import random
 import re
+import subprocess
 
 import pytest
 
@@ -14,6 +16,9 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
 
 PAYLOAD = random.Random(7).randbytes(100_000)
+SENT_MB = 20
+#: Connects the tap in the place of {} with the gateway of its network, which leads to the services of the cloud.
+CONNECT = os.environ.get("FPGA_POOL_CONNECT", "")
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +54,33 @@ def test_a_server_sends_for_its_project_and_for_no_other(cloud, flavor, boot, gu
     wait_until(planned, f"server {server.id} may send")
     with tenant() as stranger, pytest.raises(FpgaPoolError, match=server.id):
         stranger.dry_run(jobs)
+
+
+@pytest.fixture
+def port(cloud, network):
+    """A port whose address is known before there is a server."""
+    neutron = cloud.connection.network
+    made = neutron.create_port(network_id=network.id)
+    yield made
+    neutron.delete_port(made)
+
+
+@pytest.mark.skipif(not CONNECT, reason="FPGA_POOL_CONNECT does not say how a server's tap leads to the cloud")
+def test_a_server_sends_the_inputs_of_its_own_batches_by_its_tap(
+    cloud, account, port, flavor, boot, guest, guest_host, kernel, tmp_path
+):
+    cloud.free()
+    address = port.fixed_ips[0]
+    gateway = cloud.connection.network.get_subnet(address["subnet_id"]).gateway_ip
+    words = f"address={address['ip_address']} via={gateway}"
+    login = account(cloud.connection.identity.get_project(cloud.connection.current_project_id))
+    image = guest(guest_image.build_client(kernel, tmp_path, login, SENT_MB), words)
+    plain = flavor("sha256", ram=512)
+    (server,) = cloud.active(boot(plain, image=image, host=guest_host, networks=[{"port": port.id}]))
+    subprocess.run(CONNECT.replace("{}", f"tap{port.id[:11]}"), shell=True, check=True, timeout=60)
+    cloud.said(server, f"result: {hashlib.sha256(bytes(SENT_MB * 1_000_000)).hexdigest()}")
+
+    def sending():
+        return [flow for flow in cloud.pool.flows() if flow.requester == f"server:{server.id}" and flow.measured_bps]
+
+    wait_until(sending, "a flow of the server is measured")

@@ -8,7 +8,6 @@ import pytest
 from fpga_pool.model.exceptions import Forbidden, InvalidInput, NotFound
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from support import guest_image
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
@@ -74,15 +73,10 @@ def test_a_tenant_sees_and_changes_nothing_of_another(cloud, tenant, files):
             second.usage("all")
 
 
-def test_a_gang_runs_to_its_end(cloud, request):
+def test_a_gang_runs_to_its_end(cloud, counting):
     """With the runner `simulated` it computes for a second; with `nova` its servers count to five, and power off."""
-    image = ""
-    if guest_image.kernel() is not None and cloud.hosts(real=True):
-        directory = request.getfixturevalue("tmp_path")
-        counting = guest_image.build_counting(directory)
-        image = request.getfixturevalue("guest")(counting, 'command="count 5"', visibility="public").name
     try:
-        gang = cloud.pool.create_gang(1, 60.0, 1.0, work_s=1.0, image=image)
+        gang = cloud.pool.create_gang(1, 60.0, 1.0, work_s=1.0, image=counting)
     except InvalidInput as error:
         if "no host of the pool offers processors" in str(error):
             pytest.skip(str(error))

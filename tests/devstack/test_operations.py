@@ -65,8 +65,16 @@ def test_machines_keep_their_slots_while_every_service_restarts(cloud, flavor, b
         subprocess.run(RESTART.replace("{}", service), shell=True, check=True, timeout=COMMAND_TIMEOUT_S)
         wait_until(lambda: _held(cloud, server) == before, f"the machine has its slot after a restart of {service}")
     wait_until(lambda: all(service.up for service in cloud.pool.services()), "all services are up")
+    # A nova-compute that starts fails the builds that it finds; it reports when it has started.
+    before = _reported(cloud)
+    wait_until(lambda: not before & _reported(cloud), "each nova-compute reports")
     (another,) = cloud.active(boot(flavor("sha256")))
     assert_has(cloud, another, 1)
+
+
+def _reported(cloud):
+    found = cloud.compute.services(binary="nova-compute")
+    return {(service.id, service.updated_at) for service in found if service.state == "up"}
 
 
 def _held(cloud, server):

@@ -1,8 +1,12 @@
 """A guest that is built here: the installed Debian kernel, busybox, Python, and the guest's side of fpga_pool."""
 
+import json
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import fpga_pool
@@ -91,6 +95,49 @@ while true; do
     busybox sleep 1
 done
 """
+#: What a guest does that is a tenant's server with work for the pool: from `address`, by way of `via`, on the kernel's
+#: command line, it runs batches of a file of zeros of BYTES bytes.
+CLIENT_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev /tmp
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs devtmpfs /dev
+for module in {modules}; do busybox insmod /modules/$module.ko; done
+busybox ip address add 127.0.0.1/8 dev lo
+busybox ip link set lo up
+busybox ip address add "$address/24" dev eth0
+busybox ip link set eth0 up
+busybox ip route add default via "$via"
+busybox dd if=/dev/zero of=/input bs=1000000 count={megabytes}
+echo "guest: up"
+while true; do
+    {python} /client.py 2>&1
+    busybox sleep 2
+done
+"""
+_CLIENT = """
+import json, keystoneauth1.identity.v3, keystoneauth1.session, fpga_pool.client, fpga_pool.client.session, pathlib
+with open("/login.json") as file:
+    login = json.load(file)
+region = login.pop("region_name")
+who = keystoneauth1.session.Session(keystoneauth1.identity.v3.Password(**login))
+uuid = pathlib.Path("/sys/class/dmi/id/product_uuid").read_text().strip().lower()
+with fpga_pool.client.Client(login=fpga_pool.client.session.Login(who, region=region)) as pool:
+    while True:
+        done = pool.run("sha256", [pathlib.Path("/input")], requester=f"server:{uuid}")
+        for job in done.jobs:
+            print("result:", job.result.read_text().strip() if job.result else job.reason, flush=True)
+"""
+_DISTRIBUTIONS = """
+import sys, fpga_pool.client, keystoneauth1.identity.v3
+from importlib.metadata import distribution, packages_distributions
+owners = packages_distributions()
+names = {owner for module in sys.modules for owner in owners.get(module.partition(".")[0], ())} - {"fpga_pool"}
+for name in names:
+    for file in distribution(name).files:
+        if file.locate().is_file():
+            print(file, file.locate(), sep="\t")
+"""
 #: In the order in which the kernel needs them, after those of virtio.
 NET_MODULES = ("failover", "net_failover", "virtio_net")
 
@@ -137,6 +184,20 @@ def build_sending(kernel: Path, directory: Path) -> Path:
     copy_modules(kernel, modules, root)
     copy_busybox(root)
     write_init(root, SENDING_INIT.format(modules=" ".join(modules)))
+    return packed(root, directory)
+
+
+def build_client(kernel: Path, directory: Path, login: Mapping[str, str], megabytes: int) -> Path:
+    """Build the initial file system of a guest that logs in to a cloud and has a file of zeros computed, for ever."""
+    root = directory / "root"
+    modules = (*MODULES[:-1], *NET_MODULES)
+    copy_modules(kernel, modules, root)
+    copy_busybox(root)
+    _copy_python(root, "fpga_pool.client, keystoneauth1.identity.v3, encodings.idna")
+    _copy_distributions(root)
+    (root / "login.json").write_text(json.dumps(dict(login)))
+    (root / "client.py").write_text(_CLIENT)
+    write_init(root, CLIENT_INIT.format(modules=" ".join(modules), python=PYTHON, megabytes=megabytes))
     return packed(root, directory)
 
 
@@ -200,17 +261,23 @@ def _unpack(source: Path, target: Path) -> None:
 
 def copy(root: Path, *paths: Path) -> None:
     """Copy files to the same places below a directory, with the libraries that they need."""
-    programs = [str(path) for path in paths if path.suffix not in (".py", ".pyc")]
-    words = _output(["ldd", *programs], check=False).decode().split() if programs else []
-    for path in {*paths, *(Path(word) for word in words if word.startswith("/") and not word.endswith(":"))}:
+    for path in {*paths, *_libraries(path for path in paths if path.suffix not in (".py", ".pyc"))}:
         target = root / path.relative_to("/")
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
 
 
+def _libraries(programs: Iterable[Path]) -> list[Path]:
+    """Return the libraries that programs, or other libraries, need."""
+    asked = [str(path) for path in programs]
+    words = _output(["ldd", *asked], check=False).decode().split() if asked else []
+    return [Path(word) for word in words if word.startswith("/") and not word.endswith(":")]
+
+
 def _ask(program: str) -> list[str]:
-    environment = {"PYTHONPATH": str(Path(fpga_pool.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    places = [Path(fpga_pool.__file__).parents[1], sysconfig.get_path("purelib")]
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, places)), "PYTHONDONTWRITEBYTECODE": "1"}
     return _output([PYTHON, "-c", program], environment=environment).decode().split("\n")[:-1]
 
 
@@ -232,6 +299,20 @@ def _copy_python(root: Path, names: str) -> None:
     copy(root, Path(PYTHON), *_python_files(names))
 
 
+def _copy_distributions(root: Path) -> None:
+    """Copy the client, and what it needs, as they are installed here: they read files of their own, and metadata."""
+    site = root / _site()
+    ignored = shutil.ignore_patterns("__pycache__", "dashboard")
+    shutil.copytree(Path(fpga_pool.__file__).parent, site / "fpga_pool", ignore=ignored)
+    for line in _output([sys.executable, "-c", _DISTRIBUTIONS]).decode().split("\n")[:-1]:
+        name, place = line.split("\t")
+        if not name.startswith("..") and "/tests/" not in name:
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(place, site / name)
+            if name.endswith(".so"):
+                copy(root, *_libraries([Path(place)]))
+
+
 def _python_files(names: str) -> list[Path]:
     """Return what of the standard library is needed to import modules of these names, with commas between."""
     program = (
@@ -241,7 +322,8 @@ def _python_files(names: str) -> list[Path]:
         "        print(getattr(module, name, None) or '')\n"
     )
     found = [Path(line) for line in _ask(program) if line.startswith("/")]
-    return [path for path in found if path.is_file() and not path.is_relative_to(Path(fpga_pool.__file__).parent)]
+    others = (Path(fpga_pool.__file__).parent, Path(sysconfig.get_path("purelib")))
+    return [path for path in found if path.is_file() and not any(path.is_relative_to(other) for other in others)]
 
 
 def _site() -> Path:

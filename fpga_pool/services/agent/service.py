@@ -300,10 +300,10 @@ class AgentService:
             self.beat()
             self._accepted_s = time.monotonic()
             self._tidy_up()  # nothing expires by an unconfirmed clock
+        except NotEnrolled:
+            self._enroll()  # says what comes of it
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)
-            if isinstance(error, NotEnrolled):
-                self._enroll()
             if isinstance(error, HostTaken):
                 self._speak(speaks=False)
         return False

@@ -22,6 +22,7 @@ configure_keystone_authtoken_middleware() { iniset "$1" "${3:-keystone_authtoken
 configure_keystoneauth() { iniset "$1" "$3" auth_type password; }
 get_transport_url() { echo "rabbit://stackrabbit:secret@127.0.0.1:5672/$1"; }
 get_notification_url() { get_transport_url; }
+ipv6_unquote() { echo "$1" | tr -d '[]'; }
 trueorfalse() { echo "${!2:-$1}"; }
 die() { record "die ${*:2}"; exit 1; }
 database_connection_url() { echo "sqlite:///$LOG.$1.sqlite"; }

@@ -41,6 +41,8 @@ class DevStack:
             "DEFAULT_IMAGE_NAME": "cirros",
             "HOSTNAME": "stack",
             "HOST_IP": "127.0.0.1",
+            "SERVICE_HOST": "192.0.2.7",
+            "SERVICE_LISTEN_ADDRESS": "[::]",
             "STACK_USER": getpass.getuser(),
             "ENABLE_DEBUG_LOG_LEVEL": "True",
             "NOVA_FILTERS": "ComputeFilter,SameHostFilter",
@@ -139,7 +141,8 @@ def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
     assert config.stat().st_mode & 0o777 == 0o600
     started = processes(calls)
     assert list(started) == ["fpga-pool-scheduler", "fpga-pool-api", "fpga-pool-agent-stack"]
-    assert "get_or_create_endpoint fpga RegionOne http://127.0.0.1:9511" in calls
+    assert "get_or_create_endpoint fpga RegionOne http://192.0.2.7:9511" in calls
+    assert options(config, "api")["host"] == ["::"]
     assert options(config, "placement")["region_name"] == ["RegionOne"]
     assert (devstack.commands / "fpga-pool").resolve() == (REAL / "fpga-pool").resolve()
     assert started["fpga-pool-agent-stack"][1] == (

@@ -5,7 +5,7 @@ import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.drivers.slots.cpu import CpuWorkers
-from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
+from fpga_pool.model.exceptions import HostTaken, NotEnrolled, ServiceUnavailable
 from fpga_pool.model.messages.agents import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.instances import channel, supervisor
@@ -93,6 +93,8 @@ class Scheduler:
         self.away = False
         #: Another agent speaks for the host.
         self.taken = False
+        #: The agent's key is that of its host.
+        self.enrolled = True
         #: How far its clock is ahead of the agent's.
         self.ahead_s = 0.0
         self.heartbeats = []
@@ -102,6 +104,12 @@ class Scheduler:
         self._answer()
         if self.taken:
             raise HostTaken("another agent reports for it")
+        if not self.enrolled:
+            raise NotEnrolled(f"host {host}: its key must be approved first")
+
+    def enroll(self, host, code=""):
+        self.enrolled = True
+        return True
 
     def heartbeat(self, heartbeat):
         self.claim(heartbeat.host, heartbeat.agent_id)

@@ -74,6 +74,17 @@ def test_an_agent_speaks_for_its_host_until_another_does(new_bench, until):
     until(lambda: bench.speaks == [True, False, True])
 
 
+def test_an_agent_that_is_enrolled_at_its_first_message_warns_of_nothing(new_bench, until, caplog):
+    caplog.set_level("INFO")
+    bench = new_bench(heartbeat_s=0.02)
+    until(lambda: bench.speaks == [True])
+    bench.scheduler.enrolled = False
+    until(lambda: bench.speaks == [True, False, True])
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == service.__name__]
+    assert ("INFO", "host h0 is enrolled") in said
+    assert [message for level, message in said if level == "WARNING"] == []
+
+
 def test_a_heartbeat_tells_the_job_that_computes_and_its_execution(new_bench, until):
     bench = new_bench(hang_grace_s=60.0)
     bench.assign("j", function="wordcount")
