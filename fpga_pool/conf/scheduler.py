@@ -239,7 +239,8 @@ OPTS = [
         "max_attempts",
         default=_DEFAULTS.max_attempts,
         min=1,
-        help="Maximum number of attempts of a job. Raise it if cards fail often.",
+        help="Maximum number of attempts of a job. Attempts that end before anything was done for the job, by a drain "
+        "or a fault of its slot, do not count. Raise it if cards fail often.",
     ),
     cfg.FloatOpt(
         "host_timeout_s",

@@ -13,20 +13,19 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
-from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer import frames
 from fpga_pool.transfer.connections import Connection, Connections, Held, Places
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
+from fpga_pool.transfer.tokens import TransferGrant, Verifier
 
 LOG = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class Port:
     """State shared by the sessions of one data port; used on its event loop only."""
 
     host: str
-    public_keys: Sequence[Ed25519PublicKey]
+    verifier: Verifier
     handler: TransferHandler
     ledger: TokenLedger
     #: Seconds since the epoch, for deadlines of tokens.
@@ -106,12 +105,12 @@ class Port:
     #: Strangers that are told why they are refused; others are held without a word, for which their programs wait.
     told: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
 
-    def verify(self, token: str, connection: Connection) -> tokens.TransferGrant:
+    def verify(self, token: str, connection: Connection) -> TransferGrant:
         """Return what a token permits here; one that the door has verified is not verified again."""
         known, connection.verified = connection.verified, None
         if known is not None and known[0] == token:
             return known[1]
-        return tokens.verify(token, self.public_keys, self.host, self.clock())
+        return self.verifier.verify(token, self.clock())
 
     def log_refusal(self, what: str, refused: TransferRefused) -> None:
         """Count a refusal, and log it as far as clients do not fill the log by it."""

@@ -21,7 +21,7 @@ from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 from fpga_pool.transfer.port import Door, Limits, Port, TokenBucket
 from fpga_pool.transfer.session import REASONS, Session
 from fpga_pool.transfer.stream import FrameStream
-from fpga_pool.transfer.tokens import source_of
+from fpga_pool.transfer.tokens import Verifier, source_of
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class DataServer:
         self._counters = Counter(dict.fromkeys((*_EVENTS, *REASONS), 0))
         self._port = Port(
             host=host,
-            public_keys=public_keys,
+            verifier=Verifier(public_keys, host),
             handler=handler,
             ledger=ledger,
             clock=clock,

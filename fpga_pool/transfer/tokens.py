@@ -1,7 +1,10 @@
 """Transfer tokens: signed permission to move one job's bytes to or from one responder.
 
-A token is a JWT signed with Ed25519 (RFC 7519, RFC 8037), of one form: its header is compared as a text.  The scheduler
-signs, agents verify with the public key alone, so an agent that is taken over cannot make tokens for another one.
+The scheduler signs with Ed25519, agents verify with the public key alone, so an agent that is taken over cannot make
+tokens for another one.  Tokens that are made together have one signature: of the root of a tree of SHA-256 whose leaves
+are the grants.  A token is ``GRANT.PATH.SIGNATURE``, each in base64; the path has the hashes that lead from the grant
+to the root, and tells nothing of the other grants.  A port verifies the signature of a root once.
+
 Single use is the server's business (`handler.TokenLedger`).  A token is a secret: it is never logged, and no error
 message repeats it.
 """
@@ -10,6 +13,8 @@ import base64
 import contextlib
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,13 +28,17 @@ Purpose = Literal["send", "fetch", "copy"]
 
 _NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-#: Claims that a JWT has names for.
-_CLAIMS = {"host": "aud", "token_id": "jti", "deadline_s": "exp"}
-#: {"alg":"EdDSA","typ":"JWT"}
-_HEADER = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
+#: What is hashed or signed begins with these, so that no grant is a node, and no signature for another purpose is a
+#: token's.
+_LEAF, _NODE, _ROOT = b"\0", b"\1", b"fpga_pool.tokens.1"
+_HASH_BYTES = sha256().digest_size
+#: Of 2^32 tokens made together.
+_LONGEST_PATH_BYTES = 32 * _HASH_BYTES
+#: Roots that a port remembers: tokens made together are presented within a short time.
+_ROOTS = 1024
 
 
-class TransferGrant(msgspec.Struct, frozen=True, kw_only=True, rename=_CLAIMS):
+class TransferGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What a token permits; a token that says anything else of it is none."""
 
     job: _NotEmpty
@@ -59,38 +68,79 @@ def source_of(address: str, port: int) -> str:
     return f"{ip}:{port}"
 
 
-def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
-    """Make the token for `grant`."""
-    signed = f"{_HEADER}.{_text(msgspec.json.encode(grant))}"
-    return f"{signed}.{_text(private_key.sign(signed.encode()))}"
+def sign(grants: Sequence[TransferGrant], private_key: Ed25519PrivateKey) -> list[str]:
+    """Make the tokens for `grants`, with one signature."""
+    payloads = [_text(msgspec.json.encode(grant)) for grant in grants]
+    if not payloads:
+        return []
+    level = [_leaf(payload) for payload in payloads]
+    paths = [b""] * len(level)
+    depth = 0
+    while len(level) > 1:
+        for place in range(len(paths)):
+            beside = place >> depth ^ 1
+            if beside < len(level):  # the last of an odd number goes up as it is
+                paths[place] += level[beside]
+        level = [_node(*level[place : place + 2]) for place in range(0, len(level), 2)]
+        depth += 1
+    signature = _text(private_key.sign(_ROOT + level[0]))
+    return [f"{payload}.{_text(path)}.{signature}" for payload, path in zip(payloads, paths, strict=True)]
 
 
-def verify(token: str, public_keys: Sequence[Ed25519PublicKey], host: str, now_s: float) -> TransferGrant:
-    """Return what `token` permits on `host` at `now_s` (epoch); refuse it with the first reason that applies.
+class Verifier:
+    """What one host accepts: tokens for it that a scheduler has signed, before their deadlines."""
 
-    Reasons: ``missing_token``, ``bad_signature`` (altered, signed by another key, or no token at all),
-    ``wrong_host``, ``expired``.
-    """
-    if not token:
-        raise TransferRefused("missing_token", "the first frame contains no token; request one from the scheduler")
-    grant = _read(token, public_keys)
-    if grant.host != host:
-        raise TransferRefused("wrong_host", f"the token is for host {grant.host}, this is {host}")
-    if now_s > grant.deadline_s:
-        raise TransferRefused("expired", f"the token expired {now_s - grant.deadline_s:.0f} s ago; request a new one")
-    return grant
+    def __init__(self, public_keys: Sequence[Ed25519PublicKey], host: str) -> None:
+        self._public_keys = public_keys
+        self._host = host
+        self._require_signed = lru_cache(_ROOTS)(self._verify)  # what it refuses by an error is not remembered
 
+    def verify(self, token: str, now_s: float) -> TransferGrant:
+        """Return what `token` permits at `now_s` (epoch); refuse it with the first reason that applies.
 
-def _read(token: str, public_keys: Sequence[Ed25519PublicKey]) -> TransferGrant:
-    signed, _, signature = token.rpartition(".")
-    header, _, payload = signed.partition(".")
-    # The cause is dropped: its text may hold parts of the token.
-    with contextlib.suppress(TypeError, ValueError):
-        for key in public_keys if header == _HEADER else ():
-            with contextlib.suppress(InvalidSignature):
-                key.verify(_bytes(signature), signed.encode())
+        Reasons: ``missing_token``, ``bad_signature`` (altered, signed by another key, or no token at all),
+        ``wrong_host``, ``expired``.
+        """
+        if not token:
+            raise TransferRefused("missing_token", "the first frame contains no token; request one from the scheduler")
+        grant = self._read(token)
+        if grant.host != self._host:
+            raise TransferRefused("wrong_host", f"the token is for host {grant.host}, this is {self._host}")
+        if now_s > grant.deadline_s:
+            late_s = now_s - grant.deadline_s
+            raise TransferRefused("expired", f"the token expired {late_s:.0f} s ago; request a new one")
+        return grant
+
+    def _read(self, token: str) -> TransferGrant:
+        payload, _, rest = token.partition(".")
+        path_text, _, signature = rest.partition(".")
+        # The cause is dropped: its text may hold parts of the token.
+        with contextlib.suppress(TypeError, ValueError, InvalidSignature):
+            path = _bytes(path_text)
+            if len(path) <= _LONGEST_PATH_BYTES:
+                root = _leaf(payload)
+                for begin in range(0, len(path), _HASH_BYTES):
+                    root = _node(root, path[begin : begin + _HASH_BYTES])
+                self._require_signed(root, _bytes(signature))
                 return msgspec.json.decode(_bytes(payload), type=TransferGrant)
-    raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool")
+        raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool")
+
+    def _verify(self, root: bytes, signature: bytes) -> None:
+        """Do nothing if a scheduler has signed this root; InvalidSignature otherwise."""
+        for key in self._public_keys:
+            with contextlib.suppress(InvalidSignature):
+                key.verify(signature, _ROOT + root)
+                return
+        raise InvalidSignature
+
+
+def _leaf(payload: str) -> bytes:
+    return sha256(_LEAF + payload.encode()).digest()
+
+
+def _node(*hashes: bytes) -> bytes:
+    """Return the node above two others, whatever their order; one alone takes its place."""
+    return hashes[0] if len(hashes) == 1 else sha256(_NODE + min(hashes) + max(hashes)).digest()
 
 
 def _text(data: bytes) -> str:

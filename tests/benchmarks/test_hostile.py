@@ -75,7 +75,7 @@ def forged_tokens(client):
     grant = tokens.TransferGrant(
         job="j", attempt=1, project_id="p", host="node-1", purpose="send", input_bytes=9, token_id="t", deadline_s=2e9
     )
-    return [stranger(tokens.sign(grant, Ed25519PrivateKey.generate())).hex()] * 256
+    return [stranger(tokens.sign([grant], Ed25519PrivateKey.generate())[0]).hex()] * 256
 
 
 def tokens_of_a_cancelled_batch(client):

@@ -457,7 +457,7 @@ class PoolBench:
         )  # fmt: skip
         return Ticket(
             job=job.uuid, attempt=job.attempt, purpose=purpose, address=host.data_address, port=host.data_port,
-            token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
+            token=sign([grant], self.key)[0], input_bytes=job.input_bytes, transfer=job.transfer,
             elapsed_s=time.time() - job.dispatched_at, shaped=self.shaped_from is not None,
         )  # fmt: skip
 

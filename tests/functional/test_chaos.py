@@ -22,8 +22,7 @@ SHARD_TIMEOUT_S = 5.0
 STALL_S = SHARD_TIMEOUT_S + 2.5
 
 CHAOS = {
-    # Each card that disappears takes an attempt from all jobs in its queues; a few lost ten of them by bad luck.
-    "scheduler": {"shards": 2, "shard_timeout_s": SHARD_TIMEOUT_S, "max_attempts": 30},
+    "scheduler": {"shards": 2, "shard_timeout_s": SHARD_TIMEOUT_S},
     "driver_simulated": {
         "cards": 2,
         "load_fails": 0.03,

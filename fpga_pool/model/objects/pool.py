@@ -188,7 +188,7 @@ class Job:
     cancel_requested: bool = False
     #: How many times it was planned; reports of an older attempt are void.
     attempt: int = 0
-    #: Attempts that do not count against the job: an operator took its slot out of service.
+    #: Attempts that do not count against the job: its slot was drained, or failed before it had begun with the job.
     excused: Internal[int] = 0
     #: Why it waits or failed, for people; and the stable code of a failure.
     reason: str = ""

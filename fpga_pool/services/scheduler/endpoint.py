@@ -44,7 +44,7 @@ from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import TenantRequests
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.transfer.tokens import source_of
+from fpga_pool.transfer.tokens import Purpose, source_of
 
 LOG = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
                 self._service.count_tickets(tx, project_id, len(due))
             except QuotaExceeded:
                 return []
-            return [self._ticket(tx, job, "send", source="") for job in due]
+            return self._tickets(tx, [(job, "send", "") for job in due])
 
     @answers
     def batch_jobs(
@@ -173,10 +173,9 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             self._service.count_tickets(tx, project_id, len(requests))
-            return [
-                self._ticket(tx, job, request.purpose, source_of(request.source_address, request.source_port))
-                for job, request in zip(placed, requests, strict=True)
-            ]
+            sources = [source_of(request.source_address, request.source_port) for request in requests]
+            purposes: list[Any] = [request.purpose for request in requests]  # checked
+            return self._tickets(tx, list(zip(placed, purposes, sources, strict=True)))
 
     @answers
     def confirm_results(self, context: Context, project_id: str, batch_uuid: str, receipts: list[Receipt]) -> Batch:
@@ -193,17 +192,27 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             service.writer(shard).run(partial(confirm_results, receipts=own, now_s=service.clock()))
         return self._owned_batch(project_id, batch_uuid)
 
-    def _ticket(self, tx: Transaction, job: Job, purpose: str, source: str) -> Ticket:
+    def _tickets(self, tx: Transaction, wishes: Sequence[tuple[Job, Purpose, str]]) -> list[Ticket]:
+        """Return tickets, each for a job, a purpose and a source; one signature is for all of them."""
+        shaped = [purpose == "send" and can_shape(tx, job) for job, purpose, _ in wishes]
+        tokens = self._service.tokens(
+            (job, purpose, source if held else "") for (job, purpose, source), held in zip(wishes, shaped, strict=True)
+        )
+        return [
+            self._ticket(tx, job, purpose, token, shaped=held)
+            for (job, purpose, _), token, held in zip(wishes, tokens, shaped, strict=True)
+        ]
+
+    def _ticket(self, tx: Transaction, job: Job, purpose: Purpose, token: str, *, shaped: bool) -> Ticket:
         host = tx.host(job.host)
         now_s = self._service.clock()
-        shaped = purpose == "send" and can_shape(tx, job)
         return Ticket(
             job=job.uuid,
             attempt=job.attempt,
             purpose=purpose,
             address=host.data_address,
             port=host.data_port,
-            token=self._service.token(job, purpose, source if shaped else ""),  # type: ignore[arg-type]  # checked
+            token=token,
             input_bytes=job.input_bytes,
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),

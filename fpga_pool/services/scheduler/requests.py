@@ -222,6 +222,7 @@ class TenantRequests:
             require_agent(tx.host(host), agent_id)
             sources = input_sources(tx, job, host, attempt)
             holders = {source.host: tx.host(source.host) for source in sources}
+        tokens = service.tokens((source, "copy", "") for source in sources)
         return [
             SourceTicket(
                 job=source.uuid,
@@ -229,9 +230,9 @@ class TenantRequests:
                 address=holders[source.host].data_address,
                 port=holders[source.host].data_port,
                 tls=holders[source.host].data_tls,
-                token=service.token(source, "copy"),
+                token=token,
             )
-            for source in sources
+            for source, token in zip(sources, tokens, strict=True)
         ]
 
     # Tasks

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -180,9 +180,12 @@ class SchedulerService:
         self.pause()
         self.ownership.leave()
 
-    def token(self, job: Job, purpose: Purpose, source: str = "") -> str:
-        """Return a signed token to move bytes of a job, from now on; `source` is `TransferGrant.source`."""
-        grant = TransferGrant(
+    def tokens(self, wishes: Iterable[tuple[Job, Purpose, str]]) -> list[str]:
+        """Return signed tokens to move bytes of jobs, from now on; the third of a wish is `TransferGrant.source`."""
+        return sign([self._grant(*wish) for wish in wishes], self.token_key)
+
+    def _grant(self, job: Job, purpose: Purpose, source: str) -> TransferGrant:
+        return TransferGrant(
             job=job.uuid,
             attempt=job.attempt,
             project_id=job.project_id,
@@ -194,7 +197,6 @@ class SchedulerService:
             source=source,
             tap=bool(source and server_of(job.requester)),
         )
-        return sign(grant, self.token_key)
 
     def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
         """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""

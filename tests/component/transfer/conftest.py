@@ -166,7 +166,7 @@ class Bench:
         return TransferGrant(**{**values, **changes})
 
     def token(self, input_bytes=0, **changes):
-        return sign(self.grant(input_bytes, **changes), self.key)
+        return sign([self.grant(input_bytes, **changes)], self.key)[0]
 
     def connect(self, **options):
         return client.connect(self.address, WAIT_S, ssl_context=self.client_tls, **options)

@@ -124,7 +124,7 @@ def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(
 
 
 def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
-    monkeypatch.setattr(tokens, "verify", lambda *_: pytest.fail("a token was verified"))
+    monkeypatch.setattr(tokens.Verifier, "verify", lambda *_: pytest.fail("a token was verified"))
     busy, goes_on = threading.Event(), threading.Event()
     bench.server._serving.get_loop().call_soon_threadsafe(lambda: busy.set() or goes_on.wait(60))
     assert busy.wait(60)
@@ -141,12 +141,12 @@ def test_a_token_is_verified_once(bench, monkeypatch, purpose):
     """The door verifies the first one, and a session or a lane goes by that."""
     verified = []
 
-    def verify(token, *others):
+    def verify(verifier, token, *others):
         verified.append(token)
-        return tokens_verify(token, *others)
+        return tokens_verify(verifier, token, *others)
 
-    tokens_verify = tokens.verify
-    monkeypatch.setattr(tokens, "verify", verify)
+    tokens_verify = tokens.Verifier.verify
+    monkeypatch.setattr(tokens.Verifier, "verify", verify)
     if purpose == "send":
         bench.raw_upload(10)
     else:

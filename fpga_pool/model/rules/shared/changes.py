@@ -256,7 +256,7 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     if changed.kind != CPU and _usability(slot) != _usability(changed):
         _follow_with_lease(tx, slot, changed, now_s)
     if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
-        displace_jobs(tx, slot.name, f"slot {slot.name} failed: {changed.reason}", now_s)
+        _displace_from_fault(tx, slot, changed.reason, now_s)
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
         settle_slots(tx, [slot.name], now_s)
     return changed
@@ -368,18 +368,33 @@ def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
             send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
-# ---- Draining
+# ---- Slots that jobs have to leave
 
 
-def displace_jobs(
-    tx: Transaction, slot_name: str, reason: str, now_s: float, *, agent_reachable: bool = True, drained: bool = False
-) -> None:
-    """Take all jobs off a slot, but for the one that runs where it is `drained`, which costs them no attempt."""
-    for job in tx.active_jobs(slot=slot_name):
-        followed = tx.job(job.uuid) != job  # another share of its task, which has left already
-        if not followed and not (drained and job.state is JobState.RUNNING):
-            displaced = Displaced(reason=reason, agent_reachable=agent_reachable, excused=drained)
+def _displace_from_fault(tx: Transaction, slot: Slot, reason: str, now_s: float) -> None:
+    """Take all jobs off a slot that fails in this state; an attempt costs it those alone that it had begun with."""
+    jobs = tx.active_jobs(slot=slot.name)
+    begun = [job for job in jobs if job.state is JobState.RUNNING]
+    if slot.state is SlotState.LOADING:
+        needing = [job for job in jobs if job.function == slot.function]
+        # What it is loaded for, by the rule of `core.dispatch`.
+        begun += sorted(needing, key=lambda job: (job.state is not JobState.STAGED, job.order))[:1]
+    failed = f"slot {slot.name} failed: {reason}"
+    _displace(tx, begun, Displaced(reason=failed), now_s)
+    waiting = [job for job in jobs if job not in begun]
+    _displace(tx, waiting, Displaced(reason=f"{failed}; this attempt does not count", excused=True), now_s)
+    settle_slots(tx, [slot.name], now_s)
+
+
+def _displace(tx: Transaction, jobs: Iterable[Job], displaced: Displaced, now_s: float) -> None:
+    for job in jobs:
+        if tx.job(job.uuid) == job:  # it has not followed another share of its task
             change_job(tx, job, displaced, now_s, settle=False)
+
+
+def displace_jobs(tx: Transaction, slot_name: str, reason: str, now_s: float) -> None:
+    """Take all jobs off a slot whose agent cannot be reached."""
+    _displace(tx, tx.active_jobs(slot=slot_name), Displaced(reason=reason, agent_reachable=False), now_s)
     settle_slots(tx, [slot_name], now_s)
 
 
@@ -387,7 +402,9 @@ def drain_slot(tx: Transaction, name: str, reason: str, now_s: float, seen: Seen
     """Take a slot out of service: the running job ends there, the others are planned elsewhere."""
     require_seen(tx.slot(name), seen)
     change_slot(tx, tx.slot(name), DrainRequested(reason=reason or "drained by the operator"), now_s)
-    displace_jobs(tx, name, f"slot {name} is being drained", now_s, drained=True)
+    waiting = [job for job in tx.active_jobs(slot=name) if job.state is not JobState.RUNNING]
+    _displace(tx, waiting, Displaced(reason=f"slot {name} is being drained", excused=True), now_s)
+    settle_slots(tx, [name], now_s)
     return tx.slot(name)
 
 

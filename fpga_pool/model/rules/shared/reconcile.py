@@ -352,7 +352,7 @@ def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Re
     history = with_event(host.history, now_s, HostLost.__name__, _UP, _LOST, reason)
     tx.save(replace(host, alive=False, history=history))
     for slot in tx.slots(host.name):
-        displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
+        displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s)
         change_slot(tx, tx.slot(slot.name), HostLost(), now_s)
     lose_processes(tx, host, reason, now_s)
     tx.drop_commands(host.name)

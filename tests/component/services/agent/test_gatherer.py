@@ -93,7 +93,7 @@ def other(tmp_path, clock, commands):
             job=source.job, attempt=source.attempt, project_id="p", host="h1", purpose="copy", input_bytes=0,
             token_id=f"t{next(numbers)}", deadline_s=1e12,
         )  # fmt: skip
-        token = sign(grant, key)
+        (token,) = sign([grant], key)
         return [SourceTicket(job=source.job, host="h1", address=address, port=port, tls=False, token=token)]
 
     yield held, ticket

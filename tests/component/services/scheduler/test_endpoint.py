@@ -22,7 +22,7 @@ from fpga_pool.model.preconditions import version_of
 from fpga_pool.model.rules.shared.changes import end_lease, new_lease
 from fpga_pool.model.rules.shared.reconcile import CARD_GONE
 from fpga_pool.model.values import changed
-from fpga_pool.transfer.tokens import verify
+from fpga_pool.transfer.tokens import Verifier
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, p
     assert (ticket.address, ticket.port, ticket.input_bytes) == ("192.0.2.1", 7000, 1000)
     assert ticket.transfer == job.transfer
     assert 0 <= ticket.elapsed_s < 60
-    grant = verify(ticket.token, [running.key.public_key()], agent.name, clock())
+    grant = Verifier([running.key.public_key()], agent.name).verify(ticket.token, clock())
     assert (grant.job, grant.attempt, grant.project_id, grant.purpose) == (job.uuid, 1, "p", "send")
     assert 0 < grant.deadline_s - clock() <= running.service.settings.token_lifetime_s
     assert not ticket.shaped
@@ -228,8 +228,9 @@ def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, p
 
 def test_each_ticket_has_a_token_of_its_own(running, planned, agent, clock):
     job = running.jobs(planned)[0].uuid
+    verifier = Verifier([running.key.public_key()], agent.name)
     grants = [
-        verify(ticket.token, [running.key.public_key()], agent.name, clock())
+        verifier.verify(ticket.token, clock())
         for ticket in running.tickets(planned, job) + running.tickets(planned, job)
     ]
     assert grants[0].token_id != grants[1].token_id

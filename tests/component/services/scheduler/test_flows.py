@@ -4,7 +4,7 @@ import pytest
 
 from fpga_pool.model.messages.agents import FlowSeen, ShapeFlow
 from fpga_pool.model.values import changed
-from fpga_pool.transfer.tokens import verify
+from fpga_pool.transfer.tokens import Verifier
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_source_that_a_client_claims_is_not_limited_until_the_responder_has_se
     # Another tenant may send from there.
     assert shaped(running, requester) == set()
     assert ticket.shaped
-    grant = verify(ticket.token, [running.key.public_key()], job.host, clock())
+    grant = Verifier([running.key.public_key()], job.host).verify(ticket.token, clock())
     assert grant.source == "192.0.2.9:5"
     report = FlowSeen(job=job.uuid, attempt=1, at=clock(), source_address="192.0.2.9", source_port=5)
     running.api.report(job.host, job.host, [(next(running.numbers), report)])
@@ -55,4 +55,4 @@ def test_a_fetch_names_no_source(running, waiting, clock):
     running.report(job, "staged")
     (ticket,) = running.tickets(batch, job.uuid, purpose="fetch")
     assert not ticket.shaped
-    assert verify(ticket.token, [running.key.public_key()], job.host, clock()).source == ""
+    assert Verifier([running.key.public_key()], job.host).verify(ticket.token, clock()).source == ""

@@ -1,8 +1,6 @@
 """A drain takes work off a slot and costs it nothing: only its own failures count against a job."""
 
-import pytest
-
-from fpga_pool.model.objects.pool import JobState, SlotState
+from fpga_pool.model.objects.pool import JobState
 
 
 def drained(pool, uuid):
@@ -33,13 +31,3 @@ def test_failures_count_whatever_was_drained_between_them(pool):
     (repair,) = pool.tick()
     assert pool.job(uuid).state is JobState.FAILED
     assert "given up after 3 attempts" in repair.reason
-
-
-@pytest.mark.parametrize("state", [JobState.WAITING_INPUT, JobState.STAGED])
-def test_a_fault_of_the_slot_counts(pool, state):
-    uuid = f"{pool.create('sha256')}.0"
-    pool.plan()
-    pool.bring(uuid, state)
-    slot = pool.job(uuid).slot
-    pool.report(pool.slot_report(slot, SlotState.FAULTED, reason="broken"))
-    assert (pool.job(uuid).state, pool.job(uuid).counted_attempts) == (JobState.PENDING, 1)

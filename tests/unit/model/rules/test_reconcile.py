@@ -46,6 +46,7 @@ def test_a_slot_is_what_its_agent_observes(pool):
 
 
 def test_a_faulted_slot_gives_its_jobs_back(pool, job):
+    pool.bring(job, JobState.RUNNING)
     pool.heard(pool.heartbeat(r2={"state": SlotState.FAULTED, "reason": "smoke"}))
     assert (pool.job(job).state, pool.job(job).reason) == (JobState.PENDING, f"slot {R2} failed: smoke")
 
