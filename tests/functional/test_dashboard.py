@@ -171,11 +171,11 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
             dashboard.open("egress")
             flows = dashboard.page.get_by_role("region", name="Flows")
             cells = flows.get_by_role("row").filter(has_text="slow").get_by_role("cell")
-            expect(cells.nth(4)).to_have_text("5.0 Mbit/s")
+            expect(cells.nth(4)).to_have_text("5.00 Mbit/s")
             expect(cells.nth(5)).to_have_text(re.compile(r"^[\d.]+ [kM]bit/s$"))
             caption = dashboard.page.locator("figure figcaption")
             expect(caption).to_have_text(
-                re.compile(r"^requester-1: 5.0 Mbit/s of 5.0 Mbit/s, measured [\d.]+ [kM]bit/s$")
+                re.compile(r"^requester-1: 5.00 Mbit/s of 5.00 Mbit/s, measured [\d.]+ [kM]bit/s$")
             )
         (flow,) = client.flows()
         assert (flow.name, flow.planned_bps, flow.requester) == ("slow", 5e6, "requester-1")

@@ -133,7 +133,11 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
     text = installed_catalogue().read_text()
     catalogue.write_text(text.replace("bitstream_bytes = 1716544", f"bitstream_bytes = {MOST_DESIGN_BYTES}"))
     trust = {
-        "scheduler": {"design_signers": tmp_path / "signer.pub", "signed_designs_are_approved": True},
+        "scheduler": {
+            "design_signers": tmp_path / "signer.pub",
+            "signed_designs_are_approved": True,
+            "host_timeout_s": 60.0,  # where much else runs a silence of seconds is no loss
+        },
         "functions": {"catalogue": catalogue},
     }
     pool = deployment(rabbitmq.url, mariadb_url, schedulers=2, agents=1, options=trust)

@@ -13,6 +13,8 @@ from fpga_pool.transfer.lane_client import LaneConnection
 from support.waiting import wait_until
 
 JOBS, BATCHES, SEED = 500, 5, 7
+#: Streams that are cut, at most: on a slow machine they take long, and none would end if this had no end.
+MOST_CUT = 200
 
 FAULTS = {
     # Each card that disappears takes an attempt from all jobs in its queues: none is to lose all of them by bad luck.
@@ -49,7 +51,7 @@ class Saboteur:
         return noted
 
     def _work(self) -> None:
-        while not self._stop.wait(0.1):
+        while self.cut < MOST_CUT and not self._stop.wait(0.1):
             alive = [sock for sock in self._open if sock.fileno() >= 0]
             self._open = alive
             if alive:
@@ -70,7 +72,7 @@ class Saboteur:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_500_jobs_survive_faults_of_slots_clients_and_a_kill_of_the_whole_pool(
     make_pool, new_work, end_and_audit_embedded, monkeypatch
 ):
@@ -83,7 +85,7 @@ def test_500_jobs_survive_faults_of_slots_clients_and_a_kill_of_the_whole_pool(
         pool.kill()
         time.sleep(0.5)
         pool.start()
-        work.wait(240)
+        work.wait(600)
     assert saboteur.cut > 0
     assert work.wrong() == []
     assert len(end_and_audit_embedded(pool)) == JOBS
@@ -93,5 +95,5 @@ def wait_for_progress(pool, share: float) -> None:
     """Wait until about this share of all jobs is complete, so that the kill comes in the middle."""
     client = pool.client()
     wait_until(
-        lambda: sum(batch.jobs_completed for batch in client.batches()) >= share * JOBS, "the batches get on", 120
+        lambda: sum(batch.jobs_completed for batch in client.batches()) >= share * JOBS, "the batches get on", 240
     )

@@ -19,8 +19,8 @@ from typing import ClassVar, Self
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
 from support.servers.process import Process, as_user, find_program
 
-START_TIMEOUT_S = 90.0
-COMMAND_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
+COMMAND_TIMEOUT_S = 120.0
 #: How often a starting server is asked whether it answers.
 POLL_INTERVAL_S = 0.1
 
