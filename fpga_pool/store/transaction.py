@@ -168,6 +168,7 @@ class SqlTransaction(Reads):
             if not new:
                 continue
             self._insert_new(cls, new)
+            self._listed.pop(cls, None)
             self._added.setdefault(cls, {}).update((getattr(thing, place.key), None) for thing in new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
