@@ -82,9 +82,10 @@ def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
 
 
 @cache
-def by_keys(cls: type) -> Select[Any]:
-    """Return the query for the values whose keys are among `keys`."""
-    return all_of(cls).where(_among(table(cls).c[PLACES[cls].key], "keys"))
+def by_keys(cls: type, *, lock: bool = False) -> Select[Any]:
+    """Return the query for the values whose keys are among `keys`; `lock` as in `by_key`."""
+    query = all_of(cls).where(_among(table(cls).c[PLACES[cls].key], "keys"))
+    return query.with_for_update() if lock else query
 
 
 @cache

@@ -161,7 +161,7 @@ class SchedulerService:
         self.ownership.step()
         self._loops = [
             Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
-            Loop("refit", self.calibrator.refit, settings.refit_interval_s),
+            Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load all is new
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, PURGE_S)] if settings.retention_s else []),

@@ -311,6 +311,7 @@ def commit_plan(
         for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
     ]
     of_placed = {job.batch_uuid for job in placed}
+    tx.take_batches(of_placed)
     for batch_uuid, of_batch in jobs_by_batch(request.jobs).items():
         if batch_uuid in of_placed and all(request.jobs[row].attempt == 0 for row in of_batch.tolist()):
             promised = promise(request.problem, plan, of_batch, dispatched_at)
