@@ -129,8 +129,8 @@ IDLE_TRANSACTION_TIMEOUT_S = 5
 #: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
 SILENCE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 10
-#: A connection that was not used for so long is tried before it is used: its server may have been started again.
-TRIED_AFTER_S = 5.0
+#: A connection that was not used for so long is tried before it is used; no server is started again in less.
+TRIED_AFTER_S = 0.1
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, which MariaDB says in its answers
 #: How often, and at what interval, a database server that does not answer yet is tried at start.
 CONNECT_RETRIES = 5

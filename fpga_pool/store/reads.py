@@ -318,9 +318,9 @@ class Reads(FamilyReads):
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
     def _whole(self, cls: type[ValueT], query: Select[Any] | Scoped) -> list[ValueT]:
-        """Return all values of a class, read at most once."""
+        """Return all values of a class; read at most once for the whole pool, where only shards remove some."""
         kind: type = cls  # what a mapping takes
-        if kind not in self._listed:
+        if self._scope or kind not in self._listed:
             self._listed[kind] = [getattr(value, PLACES[kind].key) for value in self._all(cls, query)]
         return [self._known[kind, key] for key in self._listed[kind]]
 
