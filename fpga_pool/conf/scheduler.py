@@ -218,7 +218,11 @@ OPTS = [
         help="Time in seconds without a sign of life after which a scheduler loses its shards to the others.",
     ),
     cfg.FloatOpt(
-        "refit_interval_s", default=5.0, min=0.1, help="Interval in seconds at which time models are refitted."
+        "refit_interval_s",
+        default=5.0,
+        min=0.1,
+        help="Interval in seconds at which time models are refitted; longer where that would take more than 0.5 % of a "
+        "processor.",
     ),
     cfg.FloatOpt(
         "token_lifetime_s",

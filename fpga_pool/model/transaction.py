@@ -99,6 +99,9 @@ class Transaction(Protocol):
     def batch(self, uuid: str) -> Batch:
         """Return a batch."""
 
+    def take_batches(self, uuids: Collection[str]) -> None:
+        """Read these batches, which are to be changed, at once: from then on `batch` needs no query."""
+
     def job(self, uuid: str) -> Job:
         """Return a job."""
 

@@ -2,7 +2,9 @@
 
 import fcntl
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -31,11 +33,16 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 
 
 class Loop:
-    """Calls `step` until stopped; a step returns True to be called again immediately."""
+    """Calls `step` until stopped; a step returns True to be called again immediately.
 
-    def __init__(self, name: str, step: Callable[[], bool], interval_s: float) -> None:
+    Unless it does, or is woken, the next one waits for the interval, or longer, so that steps take at most a `share` of
+    a processor.
+    """
+
+    def __init__(self, name: str, step: Callable[[], bool], interval_s: float, share: float = math.inf) -> None:
         self._step = step
         self._interval_s = interval_s
+        self._share = share
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -64,6 +71,7 @@ class Loop:
         pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             self._wake.clear()
+            began_s = time.thread_time()
             try:
                 again = self._step()
             except FpgaPoolError as error:  # known and named; its message says it all
@@ -73,7 +81,7 @@ class Loop:
             else:
                 pause_s = FIRST_PAUSE_S
                 if not again:
-                    self._wake.wait(self._interval_s)
+                    self._wake.wait(max(self._interval_s, (time.thread_time() - began_s) / self._share))
                 continue
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)

@@ -58,6 +58,9 @@ class MemoryTransaction:
     def batch(self, uuid: str) -> Batch:
         return self._get(Batch, uuid)
 
+    def take_batches(self, uuids: Collection[str]) -> None:
+        """All are at hand."""
+
     def design(self, uuid: str) -> Design:
         return self._get(Design, uuid)
 

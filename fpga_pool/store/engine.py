@@ -6,6 +6,7 @@ No other module knows the error codes of databases.
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,8 +21,8 @@ from alembic.script import ScriptDirectory
 from oslo_db import exception as db
 from oslo_db.api import wrap_db_retry
 from oslo_db.sqlalchemy import engines, exc_filters
-from sqlalchemy import URL, Connection, Engine, event, func, make_url, select
-from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy import URL, Connection, Dialect, Engine, event, func, make_url, select
+from sqlalchemy.exc import DataError, DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from fpga_pool.model.exceptions import (
@@ -128,6 +129,9 @@ IDLE_TRANSACTION_TIMEOUT_S = 5
 #: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
 SILENCE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 10
+#: A connection that was not used for so long is tried before it is used; no server is started again in less.
+TRIED_AFTER_S = 0.1
+_IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, which MariaDB says in its answers
 #: How often, and at what interval, a database server that does not answer yet is tried at start.
 CONNECT_RETRIES = 5
 CONNECT_INTERVAL_S = 2.0
@@ -153,12 +157,16 @@ def snapshots_of(engine: Engine) -> Engine:
 
 
 def single_reads_of(engine: Engine) -> Engine:
-    """Return the engine for single reads: one statement is consistent anyway and blocks no writer."""
+    """Return the engine for single reads: one statement is consistent anyway, and needs no transaction."""
     return engine.execution_options(single_read=True)
 
 
 def _is_snapshot(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("snapshot"))
+
+
+def _is_single_read(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get("single_read"))
 
 
 # Database servers --------------------------------------------------------------------------------------------------
@@ -211,10 +219,35 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     # Threads of ours need not be told to let others run, as those of eventlet.
     options = {"thread_checkin": False} | options
     engine = engines.create_engine(url.render_as_string(hide_password=False), max_retries=0, **options)
-    event.listen(engine, "connect", partial(_set_up_session, _SESSION_SETTINGS[backend]))
+    engine.pool._pre_ping = False  # noqa: SLF001  # oslo.db has each connection tried each time; see `_try`
+    if engine.driver == "pymysql":
+        engine.dialect.do_rollback = _roll_back
+    event.listen(engine, "connect", partial(_set_up_session, engine.dialect, _SESSION_SETTINGS[backend]))
     event.listen(engine, "begin", _begin_on_server)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", partial(_try, engine.dialect))
     _wait_for_server(engine, retries, interval_s)
     return engine
+
+
+def _roll_back(connection: Any) -> None:
+    """End a transaction if there is one; psycopg looks by itself."""
+    if connection.server_status & _IN_TRANSACTION:
+        connection.rollback()
+
+
+def _note_use(_connection: Any, record: Any) -> None:
+    record.info["used_s"] = time.monotonic()
+
+
+def _try(dialect: Dialect, connection: Any, record: Any, _proxy: Any) -> None:
+    """Replace a connection that was not used for a while, and all others, if its server does not know it any more."""
+    used_s = record.info.get("used_s")
+    if used_s is not None and time.monotonic() - used_s > TRIED_AFTER_S:
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error
 
 
 def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:
@@ -227,16 +260,23 @@ def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:
         connect_once()
 
 
-def _set_up_session(settings: tuple[str, ...], connection: Any, _record: Any) -> None:
+def _set_up_session(dialect: Dialect, settings: tuple[str, ...], connection: Any, _record: Any) -> None:
+    dialect.set_isolation_level(connection, "AUTOCOMMIT")  # transactions begin where we say, see `_begin_on_server`
     with contextlib.closing(connection.cursor()) as cursor:
         for setting in settings:
             cursor.execute(setting)
-    connection.commit()  # PostgreSQL takes settings back with their transaction
 
 
 def _begin_on_server(connection: Connection) -> None:
+    if _is_single_read(connection):
+        return
     if _is_snapshot(connection):
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        snapshot = "TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"START {snapshot}")
+            return
+        connection.exec_driver_sql(f"SET {snapshot}")
+    connection.exec_driver_sql("BEGIN")
 
 
 # SQLite ------------------------------------------------------------------------------------------------------------
@@ -280,8 +320,8 @@ def _use_log(connection: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
-    only_reads = _is_snapshot(connection) or connection.get_execution_options().get("single_read")
-    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
+    if not _is_single_read(connection):
+        connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")
 
 
 # ---- The schema's version: alembic, set up in code, so that no file has to be found
@@ -293,9 +333,9 @@ LOCK = "fpga_pool.migrate."
 LOCK_TIMEOUT_S = 30
 
 
-def migrate(connection: Connection) -> None:
+def migrate(engine: Engine) -> None:
     """Bring the schema to the newest revision; of two processes that start at once, the second finds it done."""
-    with _alone(connection) as worker:
+    with _alone(engine) as worker:
         _refuse_newer(worker)
         config = _config()
         config.attributes["connection"] = worker
@@ -303,29 +343,26 @@ def migrate(connection: Connection) -> None:
 
 
 @contextmanager
-def _alone(connection: Connection) -> Iterator[Connection]:
+def _alone(engine: Engine) -> Iterator[Connection]:
     """Yield the connection to migrate on, while no other process migrates."""
-    match connection.dialect.name:
-        case "sqlite":  # its transaction is the only writer
-            yield connection
-        case "postgresql":  # the lock ends with the transaction; the wait for it has the limit of every lock
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(LOCK))))
-            yield connection
-        case _:
-            with _named_lock(connection), connection.engine.begin() as worker:
-                yield worker
+    # MariaDB commits with each change of a table: its lock is that of a session that does nothing else.
+    lock = _named_lock(engine) if engine.dialect.name == "mysql" else contextlib.nullcontext()
+    with lock, engine.begin() as worker:  # in SQLite it is the only writer
+        if engine.dialect.name == "postgresql":  # the wait for the lock has the limit of every lock
+            worker.execute(select(func.pg_advisory_xact_lock(func.hashtext(LOCK))))
+        yield worker
 
 
 @contextmanager
-def _named_lock(connection: Connection) -> Iterator[None]:
-    """Hold a lock of the server's in a session that does nothing else: MariaDB commits with each change of a table."""
+def _named_lock(engine: Engine) -> Iterator[None]:
     name = func.concat(LOCK, func.md5(func.database()))
-    if connection.scalar(select(func.get_lock(name, LOCK_TIMEOUT_S))) != 1:
-        raise ServiceUnavailable("another process is migrating the database; try again later")
-    try:
-        yield
-    finally:
-        connection.execute(select(func.release_lock(name)))
+    with single_reads_of(engine).connect() as holder:
+        if holder.scalar(select(func.get_lock(name, LOCK_TIMEOUT_S))) != 1:
+            raise ServiceUnavailable("another process is migrating the database; try again later")
+        try:
+            yield
+        finally:
+            holder.execute(select(func.release_lock(name)))
 
 
 def check_schema(connection: Connection) -> None:

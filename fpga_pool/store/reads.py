@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Result, Select, func, or_, select, tuple_
+from sqlalchemy import Connection, Result, Select, func, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
@@ -67,6 +67,8 @@ class Reads(FamilyReads):
         self._scope = scope
         #: What was read, by class and key, as it is now.
         self._known: dict[tuple[type, str], Any] = {}
+        #: Of which classes all values were read; their keys, in order.
+        self._listed: dict[type, list[str]] = {}
 
     def batch(self, uuid: str) -> Batch:
         return self._one(Batch, uuid)
@@ -76,10 +78,8 @@ class Reads(FamilyReads):
 
     def designs(self, states: Collection[DesignState], project_id: str | None = None) -> list[Design]:
         """Return the designs in some states, by function; of one project and the public ones, or (None) of all."""
-        query = statements.all_of(Design).where(DESIGNS.c.state.in_(states)).order_by(DESIGNS.c.function)
-        if project_id is not None:
-            query = query.where(or_(DESIGNS.c.project_id == project_id, DESIGNS.c.public.is_(True)))
-        return self._all(Design, query)
+        query = statements.designs(of_project=project_id is not None)
+        return self._all(Design, query, {"states": list(states), "project": project_id})
 
     def design_of(self, function: str) -> Design | None:
         """Return the design of a function; None = there is none."""
@@ -126,7 +126,7 @@ class Reads(FamilyReads):
         return found[0]
 
     def hosts(self) -> Sequence[Host]:
-        return self._all(Host, statements.ALL_HOSTS)
+        return self._whole(Host, statements.ALL_HOSTS)
 
     def hosts_by_shard(self) -> dict[str, int]:
         """Return how many hosts each shard has."""
@@ -134,7 +134,9 @@ class Reads(FamilyReads):
         return dict(self._execute(counted, Host).tuples().all())
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
-        return self._all(Slot, statements.ALL_SLOTS if host is None else statements.SLOTS_OF_HOST, {"host": host})
+        if host is None:
+            return self._whole(Slot, statements.ALL_SLOTS)
+        return self._all(Slot, statements.SLOTS_OF_HOST, {"host": host})
 
     def batches(self) -> Sequence[Batch]:
         """Return all batches, newest first."""
@@ -314,6 +316,13 @@ class Reads(FamilyReads):
         key = PLACES[cls].key
         found = [from_columns(cls, row) for row in rows]
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
+
+    def _whole(self, cls: type[ValueT], query: Select[Any] | Scoped) -> list[ValueT]:
+        """Return all values of a class; read at most once for the whole pool, where only shards remove some."""
+        kind: type = cls  # what a mapping takes
+        if self._scope or kind not in self._listed:
+            self._listed[kind] = [getattr(value, PLACES[kind].key) for value in self._all(cls, query)]
+        return [self._known[kind, key] for key in self._listed[kind]]
 
     def page(self, cls: type[ValueT], page: Page) -> list[ValueT]:
         """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Slot
@@ -31,6 +32,7 @@ from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.tables import (
     BATCHES,
     COMMANDS,
+    DESIGNS,
     GANGS,
     HOSTS,
     JOBS,
@@ -80,9 +82,10 @@ def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
 
 
 @cache
-def by_keys(cls: type) -> Select[Any]:
-    """Return the query for the values whose keys are among `keys`."""
-    return all_of(cls).where(_among(table(cls).c[PLACES[cls].key], "keys"))
+def by_keys(cls: type, *, lock: bool = False) -> Select[Any]:
+    """Return the query for the values whose keys are among `keys`; `lock` as in `by_key`."""
+    query = all_of(cls).where(_among(table(cls).c[PLACES[cls].key], "keys"))
+    return query.with_for_update() if lock else query
 
 
 @cache
@@ -239,6 +242,20 @@ HELD_LEASES = _scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
 LEASES_OF_HOLDERS = _scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
 #: Function, board and coefficients of the refitted time models.
 FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TIME_MODELS.c.b_s_per_byte)
+
+# ---- Designs
+
+
+@cache
+def designs(*, of_project: bool) -> Select[Any]:
+    """Return the query for the designs in one of `states`, by function: those of `project` and public ones, or all."""
+    found = all_of(Design).where(_among(DESIGNS.c.state, "states")).order_by(DESIGNS.c.function)
+    return (
+        found.where(or_(DESIGNS.c.project_id == bindparam("project"), DESIGNS.c.public.is_(True)))
+        if of_project
+        else found
+    )
+
 
 # ---- Gangs and tasks
 

@@ -102,8 +102,8 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the schema to this version of the code; nothing is done where it is there already."""
-        with self._writing() as connection:
-            engine.migrate(connection)
+        with translated():
+            engine.migrate(self.engine)
 
     def check_schema(self) -> None:
         """Raise ServiceUnavailable, saying what to do, if the schema is older or newer than the code."""

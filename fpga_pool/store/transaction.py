@@ -24,7 +24,7 @@ from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import among
+from fpga_pool.store.statements import among, by_keys
 from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
 
 # ---- Statements that change rows, built once
@@ -156,6 +156,11 @@ class SqlTransaction(Reads):
         """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
         return self._one(Batch, uuid, lock=True)
 
+    def take_batches(self, uuids: Collection[str]) -> None:
+        wanted = sorted(uuid for uuid in uuids if (Batch, uuid) not in self._known)
+        for some in chunks(wanted):
+            self._all(Batch, by_keys(Batch, lock=True), {"keys": some})
+
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
         if not things:
@@ -168,6 +173,7 @@ class SqlTransaction(Reads):
             if not new:
                 continue
             self._insert_new(cls, new)
+            self._listed.pop(cls, None)
             self._added.setdefault(cls, {}).update((getattr(thing, place.key), None) for thing in new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
@@ -277,7 +283,7 @@ class SqlTransaction(Reads):
         if not stored:
             return
         published = self._changed.pop(cls, set())
-        if cls is Job:  # by the hundred; nothing but this transaction can have changed them
+        if cls is Job or (cls is Batch and len(stored) > 1):  # nothing but this transaction can have changed them
             self._change_many(cls, stored)
             return
         self._change(cls, {key: before for key, before in stored.items() if key in published}, published=True)
@@ -296,7 +302,7 @@ class SqlTransaction(Reads):
 
     def _change_many(self, cls: type, stored: Mapping[str, Any]) -> None:
         differing, now = self._differing(cls, stored)
-        changed_columns = (*sorted(differing), "changed_in")
+        changed_columns = (*sorted(differing), *(["changed_in"] if cls in CHANGES_ARE_ASKED_FOR else []))
         names, statement = bulk_change(self._connection.dialect.name, cls, changed_columns)
         counted = [row | {"changed_in": self._generation} for row in now.values()]
         for begin in range(0, len(counted), ROWS_PER_CALL):

@@ -2,12 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
@@ -20,6 +23,46 @@ WAITING = 24
 LOOK_S = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A batch and all its jobs as one transaction has left them, and the generation of their shard."""
+
+    batch: Batch
+    #: By index, without their histories.
+    jobs: Sequence[Job]
+    seen: dict[str, int]
+
+
+def _committed(tx: SqlTransaction, batch_uuid: str) -> Committed | None:
+    """Return a batch as a transaction has left it; None unless it has changed the batch and each of its jobs."""
+    batch = next((now for _, now in tx.changes(Batch) if now.uuid == batch_uuid), None)
+    jobs = [changed(now, history=()) for _, now in tx.changes(Job) if now.batch_uuid == batch_uuid]
+    if batch is None or len(jobs) < batch.jobs:
+        return None
+    seen = {tx.shard.name: tx.shard.pool_generation + 1}
+    return Committed(batch=batch, jobs=sorted(jobs, key=lambda job: job.index), seen=seen)
+
+
+class Watch:
+    """What a waiting request is told about its batch."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._committed: Committed | None = None
+
+    def tell(self, committed: Committed | None) -> None:
+        """Say that jobs have changed; and how, if all have."""
+        self._committed = committed
+        self._event.set()
+
+    def wait(self, timeout_s: float) -> Committed | None:
+        """Wait until jobs have changed, or until the timeout; return how, if that need not be read."""
+        self._event.wait(timeout_s)
+        self._event.clear()
+        committed, self._committed = self._committed, None
+        return committed
+
+
 class Changes:
     """Notifies waiting requests that a job of their batch has changed; threads share it.
 
@@ -29,13 +72,13 @@ class Changes:
     def __init__(self, observer: Callable[[SqlTransaction], object] = lambda _: None) -> None:
         self._observer = observer
         self._lock = threading.Lock()
-        #: By batch, the events of the waiting requests.
-        self._watches: dict[str, set[threading.Event]] = {}
+        #: By batch, what is told to the waiting requests.
+        self._watches: dict[str, set[Watch]] = {}
         self._waiting = 0
 
     @contextmanager
-    def watching(self, batch_uuid: str) -> Iterator[threading.Event | None]:
-        """Give what is set whenever jobs of a batch have changed, for as long as this lasts; None if too many wait."""
+    def watching(self, batch_uuid: str) -> Iterator[Watch | None]:
+        """Give what is told whenever jobs of a batch have changed, for as long as this lasts; None if too many wait."""
         watch = self._watch(batch_uuid)
         try:
             yield watch
@@ -43,16 +86,16 @@ class Changes:
             if watch is not None:
                 self._forget(batch_uuid, watch)
 
-    def _watch(self, batch_uuid: str) -> threading.Event | None:
+    def _watch(self, batch_uuid: str) -> Watch | None:
         with self._lock:
             if self._waiting >= WAITING:
                 return None
             self._waiting += 1
-            watch = threading.Event()
+            watch = Watch()
             self._watches.setdefault(batch_uuid, set()).add(watch)
             return watch
 
-    def _forget(self, batch_uuid: str, watch: threading.Event) -> None:
+    def _forget(self, batch_uuid: str, watch: Watch) -> None:
         with self._lock:
             self._waiting -= 1
             watches = self._watches[batch_uuid]
@@ -71,8 +114,9 @@ class Changes:
                 yield tx
             with self._lock:
                 for batch_uuid in tx.changed_batches & self._watches.keys():
+                    committed = _committed(tx, batch_uuid)
                     for watch in self._watches[batch_uuid]:
-                        watch.set()
+                        watch.tell(committed)
             try:
                 self._observer(tx)
             except Exception:  # what is committed must not look as if it were not

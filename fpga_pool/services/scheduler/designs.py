@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput
+from fpga_pool.model.lifecycle.notifications import notifications
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.work import DesignAnswer, DesignChange, DesignContent, DesignGrant, DesignRequest
 from fpga_pool.model.objects.bitstreams import Design, DesignState
@@ -21,6 +22,7 @@ from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.designs import bitstream_of, remove_design, store_bitstream
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -53,13 +55,17 @@ class DesignRequests:
         service = self._service
         signer = trusted_signer(request, service.settings)
         approve = bool(signer) and service.settings.signed_designs_are_approved
-        with service.admission(Design, request) as tx:
+
+        def create(tx: SqlTransaction) -> Design:
             tx.refuse_stored(Design, [request.uuid])
             if tx.page(Design, Page(project_id=request.project_id, where={"name": (request.name,)})):
                 raise Conflict(f"name: the project has a design {request.name!r}; delete it, or choose another name")
             design = create_design(tx, request, service.catalogue, service.clock(), signer, approve=approve)
             store_bitstream(tx, design.uuid, request.bitstream)
-        service.notify(tx)
+            return tx.design(design.uuid)  # with the request as its cause
+
+        design = service.admit(Design, request, create)
+        service.publish(notifications(Design, [(design, entry) for entry in design.history]))
         LOG.info("design %s of project %s: %s, %s", design.uuid, design.project_id, design.function, design.state)
         return design
 

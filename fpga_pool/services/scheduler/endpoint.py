@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
-from fpga_pool.services.scheduler.changes import LOOK_S
+from fpga_pool.services.scheduler.changes import LOOK_S, Committed
 from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
@@ -90,11 +90,15 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         service = self._service
         if wait_s <= 0:
             return JobChanges(batch=self._create_batch(request), jobs=(), seen={}, at=service.clock())
+        committed = None
         with service.changes.watching(request.uuid) as watch:
             batch = self._create_batch(request)
             if watch is not None and not (batch.held or batch.waits_for):
-                watch.wait(min(LONGEST_WAIT_S, wait_s))
-        jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
+                committed = watch.wait(min(LONGEST_WAIT_S, wait_s))
+        if committed is None:
+            jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
+        else:
+            jobs, seen = _in_states(committed, _PLANNED)
         tickets = tuple(self._first_tickets(batch.project_id, jobs))
         return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
 
@@ -130,29 +134,35 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         def look() -> tuple[Sequence[Job], dict[str, int]]:
             return store.changed_jobs(uuid, states=states, changed_after=changed_after)
 
+        batch = None
         if changed_after is None or wait_s <= 0:
             jobs, seen = look()
         else:
-            jobs, seen = self._wait(uuid, wait_s, look)
-        batch = None
-        if with_batch:
+            jobs, seen, batch = self._wait(uuid, states, wait_s, look)
+        if with_batch and batch is None:
             with store.looking() as tx:
                 batch = tx.batch(uuid)
-        return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock(), batch=batch)
+        return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock(), batch=batch if with_batch else None)
 
     def _wait(
-        self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
-    ) -> tuple[Sequence[Job], dict[str, int]]:
-        """Wait until jobs have changed, or until the timeout."""
+        self,
+        batch_uuid: str,
+        states: Collection[JobState],
+        wait_s: float,
+        look: Callable[[], tuple[Sequence[Job], dict[str, int]]],
+    ) -> tuple[Sequence[Job], dict[str, int], Batch | None]:
+        """Wait until jobs have changed, or until the timeout; return the batch, too, if it need not be read."""
         give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
+        committed: Committed | None = None
         with self._service.changes.watching(batch_uuid) as watch:
             while True:
-                jobs, seen = look()
+                jobs, seen = look() if committed is None else _in_states(committed, states)
                 left_s = give_up_s - time.monotonic()
                 if jobs or watch is None or left_s <= 0:
-                    return jobs, seen
-                watch.wait(min(LOOK_S, left_s))
-                watch.clear()
+                    return jobs, seen, None if committed is None else committed.batch
+                committed = watch.wait(min(LOOK_S, left_s))
+                if committed is not None and any(seen.get(name, -1) >= at for name, at in committed.seen.items()):
+                    committed = None  # what was seen is newer
 
     @answers
     def cancel_batch(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
@@ -349,6 +359,11 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         except (InvalidInput, HostTaken, LateMessage):
             self._service.heartbeat_intake.refused(str(host))
             raise
+
+
+def _in_states(committed: Committed, states: Collection[JobState]) -> tuple[list[Job], dict[str, int]]:
+    """Return the jobs of a batch in some states (none named = any), and the generation of their shard."""
+    return [job for job in committed.jobs if not states or job.state in states], committed.seen
 
 
 def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:

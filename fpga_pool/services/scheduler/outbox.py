@@ -3,6 +3,7 @@
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,6 +25,8 @@ BATCH = 200
 LOAD_AHEAD_S = 10.0
 #: Commands read at once, of all hosts.
 MOST = 10_000
+#: What agents have acknowledged is removed together, after so long or when there is as much as BATCH.
+REMOVAL_S = 0.5
 
 
 class Outbox:
@@ -37,6 +40,9 @@ class Outbox:
         self._workers = ThreadPoolExecutor(8, thread_name_prefix="outbox")
         self._lock = threading.Lock()
         self._busy: set[str] = set()
+        #: Ids of commands that agents have acknowledged, and that are still stored; when some were removed last.
+        self._acknowledged: dict[str, None] = {}
+        self._removed_s = 0.0
         #: Of these, hosts for which there may be more commands by now.
         self._left_out: set[str] = set()
         self._pause_s: dict[str, float] = {}
@@ -60,14 +66,21 @@ class Outbox:
 
         Read is only what can be sent now: of each host one call, and nothing for hosts that are being served or pause.
         """
+        try:
+            self._remove(time.monotonic() - REMOVAL_S)
+        except StaleEpoch as error:
+            LOG.warning("%s", error)
+            return False
         now_s = self._clock()
         with self._lock:
             # What is read of a host that is being served may be delivered by then: it is left to the next time.
             self._left_out |= self._busy
             left_out = self._busy | {host for host, until in self._not_before.items() if now_s < until}
         by_host: dict[str, list[Command]] = {}
-        for command in self._store.undelivered(self._shard.name, limit=MOST, per_host=BATCH, but_for=left_out):
-            by_host.setdefault(command.host, []).append(command)
+        per_host = BATCH + len(self._acknowledged)
+        for command in self._store.undelivered(self._shard.name, limit=MOST, per_host=per_host, but_for=left_out):
+            if command.id not in self._acknowledged:
+                by_host.setdefault(command.host, []).append(command)
         with self._lock:
             for host in self._behind_since.keys() - by_host.keys() - left_out:
                 del self._behind_since[host]
@@ -75,24 +88,41 @@ class Outbox:
                 self._behind_since.setdefault(host, now_s)
             self._busy.update(by_host)
         for host, commands in by_host.items():
-            self._workers.submit(self._deliver, host, commands, wake)
+            self._workers.submit(self._deliver, host, commands[:BATCH], wake)
         return False
 
     def stop(self) -> None:
         """Stop; undelivered commands stay in the store."""
         self._workers.shutdown(wait=True, cancel_futures=True)
+        try:
+            self._remove()
+        except FpgaPoolError as error:  # the next owner sends them again, which does no harm
+            LOG.debug("acknowledged commands of shard %s were not removed: %s", self._shard.name, error)
+
+    def _remove(self, before_s: float = math.inf) -> None:
+        """Remove acknowledged commands from the store, if that was done last before `before_s`, or there are many.
+
+        StaleEpoch for a replaced owner: what it has sent may have been refused, and stays for the new one.
+        """
+        with self._lock:
+            ids = list(self._acknowledged)
+        if ids and (self._removed_s <= before_s or len(ids) >= BATCH):
+            self._store.delivered(self._shard.name, self._shard.owner, self._shard.epoch, ids)
+            self._removed_s = time.monotonic()
+            with self._lock:
+                for one in ids:
+                    del self._acknowledged[one]
 
     def _deliver(self, host: str, commands: list[Command], wake: Callable[[], None]) -> None:
         try:
-            shard = self._shard
             sent = [command if self._in_time(command) else command.without_effect() for command in commands]
             for outcome in self._execute(host, sent):
                 if outcome.outcome == "refused":
                     LOG.warning("agent %s refused command %s: %s", host, outcome.command, outcome.reason)
-            self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
             self._pause_s.pop(host, None)
-            if len(commands) < BATCH:
-                with self._lock:
+            with self._lock:
+                self._acknowledged.update((command.id, None) for command in commands)
+                if len(commands) < BATCH:
                     self._behind_since.pop(host, None)
         except StaleEpoch as error:
             LOG.warning("agent %s: %s", host, error)

@@ -275,8 +275,10 @@ class DesignCatalogue:
         self._own, self._store = catalogue, store
         self._last: tuple[list[str], Catalogue] = [], catalogue
 
-    def visible(self, tx: SqlTransaction, project_id: str) -> Catalogue:
-        """Return it as a project sees it: what jobs of it may name."""
+    def visible(self, tx: SqlTransaction, project_id: str, named: Iterable[str] | None = None) -> Catalogue:
+        """Return it as a project sees it: what jobs of it may name; all that is `named` suffices."""
+        if named is not None and self._own.functions.keys() >= set(named):
+            return self._own
         return extended(self._own, tx.designs([DesignState.APPROVED], project_id))
 
     def everything(self, tx: SqlTransaction) -> Catalogue:

@@ -53,6 +53,7 @@ from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.metrics import pool_counts, work_counts
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -106,9 +107,12 @@ class TenantRequests:
 
     def _create_batch(self, request: BatchRequest) -> Batch:
         service, wanted = self._service, self._with_policy(request)
-        with service.admission(Batch, wanted) as tx:
-            catalogue = service.designs.visible(tx, wanted.project_id)
-            batch = create_batch(tx, wanted, catalogue, service.settings.pool, service.clock())
+
+        def create(tx: SqlTransaction) -> Batch:
+            catalogue = service.designs.visible(tx, wanted.project_id, {job.function for job in wanted.jobs})
+            return create_batch(tx, wanted, catalogue, service.settings.pool, service.clock())
+
+        batch = service.admit(Batch, wanted, create)
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
         return batch
@@ -152,10 +156,12 @@ class TenantRequests:
 
     @answers
     def create_gang(self, context: Context, request: GangRequest) -> Gang:
-        with self._service.admission(Gang, request) as tx:
-            gang = create_gang(tx, request, self._service.clock(), self._service.gangs.last_runs)
+        service = self._service
+        gang = service.admit(
+            Gang, request, lambda tx: create_gang(tx, request, service.clock(), service.gangs.last_runs)
+        )
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
-        self._service.work_arrived("gang")
+        service.work_arrived("gang")
         return gang
 
     @answers
@@ -182,8 +188,8 @@ class TenantRequests:
     @answers
     def create_pipeline(self, context: Context, request: PipelineRequest) -> Batch:
         service = self._service
-        with service.admission(Batch, request) as tx:
-            batch = create_pipeline(tx, request, service.catalogue, service.settings.pool, service.clock())
+        known = service.catalogue, service.settings.pool
+        batch = service.admit(Batch, request, lambda tx: create_pipeline(tx, request, *known, service.clock()))
         LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("pipeline")
         return batch
@@ -240,8 +246,8 @@ class TenantRequests:
     @answers
     def create_task(self, context: Context, request: TaskRequest) -> Task:
         service = self._service
-        with service.admission(Task, request) as tx:
-            task = create_task(tx, request, service.catalogue, service.settings.pool, service.clock())
+        known = service.catalogue, service.settings.pool
+        task = service.admit(Task, request, lambda tx: create_task(tx, request, *known, service.clock()))
         LOG.info("task %s of project %s: %d slots, %s", task.uuid, task.project_id, task.slots, task.topology)
         service.work_arrived("task")
         return task

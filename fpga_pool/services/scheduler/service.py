@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -29,11 +29,11 @@ from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
+from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
@@ -69,6 +69,8 @@ if TYPE_CHECKING:  # openstacksdk takes a second to load
     from fpga_pool.drivers.nova_api import TenantServers
 
 LOG = logging.getLogger(__name__)
+
+StoredT = TypeVar("StoredT")
 
 #: How often what ended long ago is looked for.
 PURGE_S = 3600.0
@@ -146,6 +148,7 @@ class SchedulerService:
         #: The catalogue with what tenants have submitted.
         self.designs = DesignCatalogue(catalogue, store)
         self._writers: dict[str, ShardWriter] = {}
+        self._admissions = ShardWriter(store.admission)
         self._loops: list[Loop] = []
         self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
 
@@ -158,7 +161,7 @@ class SchedulerService:
         self.ownership.step()
         self._loops = [
             Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
-            Loop("refit", self.calibrator.refit, settings.refit_interval_s),
+            Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load all is new
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, PURGE_S)] if settings.retention_s else []),
@@ -211,18 +214,22 @@ class SchedulerService:
         with self._ticket_lock:
             return self._valid_tickets.of(project_id, self.clock())
 
-    @contextmanager
-    def admission(self, kind: type, request: WorkRequest | DesignRequest) -> Iterator[SqlTransaction]:
-        """Begin the transaction that stores a request as an object of a kind.
+    def admit(
+        self, kind: type, request: WorkRequest | DesignRequest, create: Callable[[SqlTransaction], StoredT]
+    ) -> StoredT:
+        """Return the object of a kind that `create` stores for a request, in one transaction with others that wait.
 
-        QuotaExceeded if its project would have more than it may; requests of one project are admitted one by one.
+        QuotaExceeded if its project would have more than it may; its requests are admitted one after the other.
         """
         unified = self.unified(request.project_id)
-        with self.store.admission() as tx:
-            tx.request_id = causing_request()
+
+        def admitted(writing: Transaction) -> StoredT:
+            tx = cast("SqlTransaction", writing)
             own = lock_limits(tx.connection, request.project_id)
             self._check_quota(tx, kind, request, unified or self.limits(own))
-            yield tx
+            return create(tx)
+
+        return self._admissions.run(admitted)
 
     def limits(self, own: QuotaLimits) -> ProjectLimits:
         """Return the limits of a project that has these in the pool."""
@@ -271,11 +278,8 @@ class SchedulerService:
 
     def writer(self, shard: str) -> ShardWriter:
         """Return the writer that executes requests on a shard on behalf of its owner."""
-        writer = self._writers.get(shard)
-        if writer is None:
-            begin = self.changes.noted(lambda: self.store.transaction(shard))
-            writer = self._writers.setdefault(shard, ShardWriter(begin))
-        return writer
+        begin = self.changes.noted(lambda: self.store.transaction(shard))
+        return self._writers.setdefault(shard, ShardWriter(begin))
 
     def withdraw_designs(self) -> None:
         """Withdraw from all shards what is not approved; a loop of each shard does so, too, if this fails."""
@@ -307,10 +311,12 @@ class SchedulerService:
 
     def notify(self, tx: SqlTransaction) -> None:
         """Send the notifications of what a transaction has committed, if any are sent."""
-        if self._publish is None:
-            return
-        if found := [one for cls in NOTIFIED for one in notifications(cls, tx.events(cls))]:
-            self._publish(found)
+        self.publish(one for cls in NOTIFIED for one in notifications(cls, tx.events(cls)))
+
+    def publish(self, found: Iterable[Notification]) -> None:
+        """Send notifications, if any are sent."""
+        if self._publish is not None and (sent := list(found)):
+            self._publish(sent)
 
     def _take_up(self, shard: Shard) -> OwnedShard:
         """Begin to plan and command a shard that was acquired."""
@@ -376,15 +382,9 @@ class SchedulerService:
     def _purge(self) -> bool:
         """Remove what ended long ago, unless another scheduler does."""
         if self._owns_first():
-            removed = {
-                kind: count
-                for kind, count in purge(self.store, self.clock() - self.settings.retention_s).items()
-                if count
-            }
-            if removed:
-                LOG.info(
-                    "removed from the database: %s", ", ".join(f"{count} {kind}" for kind, count in removed.items())
-                )
+            removed = purge(self.store, self.clock() - self.settings.retention_s)
+            if said := ", ".join(f"{count} {kind}" for kind, count in removed.items() if count):
+                LOG.info("removed from the database: %s", said)
         return False
 
     def _note_alive(self) -> bool:

@@ -26,6 +26,23 @@ def test_what_each_of_many_rows_was_changed_in_is_written_and_nothing_else(store
     assert stored == [*(replace(job, generation=1) for job in changed), jobs[3]]
 
 
+def test_batches_are_read_by_one_statement_and_written_by_another(store, make, saved):
+    batches = saved(*(make.batch(name=name) for name in "abc"))
+    changed = [replace(batches[0], jobs_completed=1), batches[1], replace(batches[2], name="d")]
+    statements = []
+    with store.transaction("shard-0") as tx:
+        event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+        tx.take_batches([batch.uuid for batch in batches])
+        for before, after in zip(batches, changed, strict=True):
+            assert tx.batch(before.uuid) == before
+            if after != before:
+                tx.save(after)
+    assert len(statements) == 2
+    with store.reading() as tx:
+        stored = [tx.batch(batch.uuid) for batch in batches]
+    assert stored == [replace(changed[0], generation=1), batches[1], replace(changed[2], generation=1)]
+
+
 def test_what_was_given_up_again_is_blank_again(store, make, saved):
     batch = saved(make.batch())
     job = saved(make.job(batch, moved_bytes=7, transfer=(RateSegment(0.0, 0.5, 1e9),), cancel_requested=True))

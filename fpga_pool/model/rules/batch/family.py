@@ -293,7 +293,8 @@ class BatchFamily:
             f" {len({job.slot for job in placed})} slots by {view.policy}; makespan {plan.makespan_s:.3f} s, bound"
             f" {plan.lower_bound_s:.3f} s"
         )
-        return Outcome(changed=bool(placed), again=bool(placed), placed=tuple(placed), summary=summary)
+        again = bool(placed) and (view.snap.others or len(placed) < len(jobs))
+        return Outcome(changed=bool(placed), again=again, placed=tuple(placed), summary=summary)
 
     def _commit_replan(self, tx: Transaction, view: BatchView, wanted: ChangedPlan, now_s: float) -> Outcome:
         found = wanted.found

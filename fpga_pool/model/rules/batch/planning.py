@@ -53,6 +53,8 @@ class Snapshot:
     result_sizes: Mapping[str, SizeModel]
     #: Time between the commit of a plan and its time 0.
     lead_s: float = 0.0
+    #: Other batches wait for a place, too.
+    others: bool = False
 
     def result_bytes(self, job: Job) -> int:
         """Return how many bytes of a job's result are planned to flow back; a small one needs no rates of its own."""
@@ -88,14 +90,14 @@ def snapshot(
     slots = least_scarce_first(tx.slots(), catalogue, leases)
     view = _view(tx, catalogue, now_s, backlogs, leases, slots)
     jobs: list[Job] = []
-    policy = ""
+    policy, seen = "", 0
     for batch_uuid, batch in ours.items():
         if jobs and not (batch.policy == policy and _is_small(batch, len(jobs)) and may_join(policy)):
             break
         placeable = {function for function in batch.functions if _has_place(view, function)}
         waiting = tx.pending_jobs(batch_uuid) if placeable else []
         jobs += [job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts]
-        policy = batch.policy
+        policy, seen = batch.policy, seen + 1
         if jobs and not _is_small(batch):
             break
     if not jobs:
@@ -107,6 +109,7 @@ def snapshot(
         inputs_due_at=_inputs_due_at(backlogs),
         result_sizes=_result_sizes(catalogue, settings),
         lead_s=_lead_s(jobs, settings),
+        others=seen < len(ours),
     )
     return with_servers(tx, snap, jobs)
 
@@ -308,6 +311,7 @@ def commit_plan(
         for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
     ]
     of_placed = {job.batch_uuid for job in placed}
+    tx.take_batches(of_placed)
     for batch_uuid, of_batch in jobs_by_batch(request.jobs).items():
         if batch_uuid in of_placed and all(request.jobs[row].attempt == 0 for row in of_batch.tolist()):
             promised = promise(request.problem, plan, of_batch, dispatched_at)

@@ -13,6 +13,7 @@ from fpga_pool.model.messages.agents import (
     JobFinished,
     JobReleased,
     Report,
+    ResultDelivered,
     SlotChanged,
 )
 from fpga_pool.model.messages.gangs import ProcessReport
@@ -48,6 +49,8 @@ def apply_reports(
     jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
     if len({job.slot for job in jobs}) > 1:
         tx.slots(host)  # all at once; one by one they are known then
+    over = {report.job for report in fresh if isinstance(report, ResultDelivered)}
+    tx.take_batches({job.batch_uuid for job in jobs if job.uuid in over})
     for report in fresh:
         if complaint := _apply(tx, host, _by_now(report, now_s), now_s):
             void.append(f"{type(report).__name__}: {complaint}")

@@ -27,6 +27,7 @@ from fpga_pool.model.messages.agents import (
     ObservedJob,
     ObservedSlot,
     Outcome,
+    ResultDelivered,
     SlotChanged,
 )
 from fpga_pool.model.messages.requests import TicketRequest
@@ -254,6 +255,7 @@ class Bench:
             "staged": InputStaged(**about),
             "started": JobStarted(**about),
             "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab" * 32),
+            "delivered": ResultDelivered(**about),
         }
         self.api.report(job.host, job.host, [(next(self.numbers), every[kind]) for kind in kinds])
 

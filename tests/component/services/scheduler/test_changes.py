@@ -54,6 +54,27 @@ def test_who_waits_is_told_as_soon_as_a_job_of_the_batch_changes(running, planne
     assert [job.uuid for job in answers[0].jobs] == [first.uuid]
 
 
+def test_what_all_jobs_have_become_is_told_without_a_look_and_as_a_look_would(running, until, slow_looks):
+    agent = running.host()
+    batch = running.create(agent, "sha256")
+    until(lambda: running.states(batch) == ["WAITING_INPUT"])
+    (job,) = running.jobs(batch)
+    seen, answers, looks = ask(running, batch).seen, [], []
+    look = running.service.store.changed_jobs
+    running.service.store.changed_jobs = lambda *args, **options: looks.append(args) or look(*args, **options)
+    options = {"changed_after": seen, "states": [JobState.COMPLETED], "with_batch": True}
+    asking = threading.Thread(target=lambda: answers.append(ask(running, batch, wait_s=WAIT_S, **options)))
+    asking.start()
+    until(lambda: looks)
+    running.report(job, "staged", "started", "finished", "delivered")
+    asking.join(2 * WAIT_S)
+    assert len(looks) == 1
+    found = ask(running, batch, **options)
+    told = answers[0]
+    assert (told.jobs, told.seen, told.batch) == (found.jobs, found.seen, found.batch)
+    assert [one.state for one in told.jobs] == [JobState.COMPLETED]
+
+
 def test_who_waits_in_vain_is_told_so_in_time(running, planned):
     seen = ask(running, planned).seen
     assert ask(running, planned, changed_after=seen, wait_s=0.05).jobs == ()
@@ -76,13 +97,20 @@ class Transaction:
     def __exit__(self, *_):
         return None
 
+    def changes(self, _):
+        return ()
+
+
+def is_told(watch):
+    return watch._event.is_set()
+
 
 def test_only_those_who_wait_for_a_changed_batch_are_woken():
     watched = Changes()
     with watched.watching("a") as first, watched.watching("a") as second, watched.watching("b") as other:
         with watched.noted(lambda: Transaction("a", "c"))():
-            assert not first.is_set()  # not before the commit
-        assert (first.is_set(), second.is_set(), other.is_set()) == (True, True, False)
+            assert not is_told(first)  # not before the commit
+        assert [is_told(watch) for watch in (first, second, other)] == [True, True, False]
 
 
 def test_nobody_is_woken_by_what_was_rolled_back():
@@ -90,7 +118,7 @@ def test_nobody_is_woken_by_what_was_rolled_back():
     with watched.watching("a") as watch:
         with pytest.raises(ValueError, match="no"), watched.noted(lambda: Transaction("a"))():
             raise ValueError("no")
-        assert not watch.is_set()
+        assert not is_told(watch)
 
 
 def test_too_many_do_not_wait_and_a_place_that_is_left_is_given_again():

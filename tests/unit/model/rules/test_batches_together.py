@@ -111,6 +111,15 @@ def test_batches_of_another_policy_are_not_planned_with_the_oldest(pool, cycle_o
     assert len(waiting(pool)) == 2
 
 
+def test_a_cycle_that_has_placed_all_that_waited_is_followed_by_none(pool, cycle_of):
+    pool.create("aes")
+    pool.create("sha256")
+    assert not cycle_of(load_policy("batch", "makespan")).run().again
+    pool.create("aes")
+    pool.create("aes", policy="sjf")
+    assert cycle_of(load_policy("batch", "makespan")).run().again
+
+
 @pytest.mark.parametrize("name", sorted(PROVING))
 def test_a_policy_that_proves_each_plan_gets_one_batch_at_a_time(pool, cycle_of, name):
     pool.create("aes")
