@@ -21,8 +21,8 @@ END = "sys.exit(demo.main(sys.argv[1:]))"
 
 
 def demo(*words, change="pass"):
-    """Run the demonstration under one policy, in 80 columns, perhaps with a part of it changed."""
-    command = [sys.executable, "-c", f"{BEGIN}; {change}; {END}", "--policy", "ect", *words]
+    """Run the demonstration once, under one policy, in 80 columns, perhaps with a part of it changed."""
+    command = [sys.executable, "-c", f"{BEGIN}; {change}; {END}", "--policy", "ect", "--rounds", "1", *words]
     columns = os.environ | {"COLUMNS": "80"}
     return subprocess.run(command, env=columns, capture_output=True, text=True, timeout=280, check=False)
 
