@@ -19,6 +19,7 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.policy import Searching
 from fpga_pool.sim.lattice import simulator
 from fpga_pool.sim.lattice.simulator import Outage
+from support.seeds import names
 
 from .task_pool import RecordedRun, differences
 
@@ -88,7 +89,7 @@ def loaded_policy(name):
     return policy.searching(5, None, None) if isinstance(policy, Searching) else policy
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", names(POLICIES, {"lattice_plus", "mfit"}))
 def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch, traces):
     monkeypatch.setattr(simulator, "_Run", RecordedRun)
     policy = loaded_policy(name)

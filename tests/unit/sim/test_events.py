@@ -74,6 +74,7 @@ def test_a_drained_slot_ends_what_it_computes(make_pool):
     assert {job.attempt for job in pool.outcome("b").jobs if job.finished_at < 4.0} == {1}
 
 
+@pytest.mark.long
 def test_wrong_estimates_cost_less_with_replanning(make_pool):
     # A tenth of the jobs takes three times as long as estimated, the others a fifth less: much worse than what paper
     # 000 looks at in section 5.7.

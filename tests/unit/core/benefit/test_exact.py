@@ -90,6 +90,7 @@ def test_schedule_that_is_found_gains_what_the_optimum_says(seed, pool):
     assert found.mean_benefit_vcpus == pytest.approx(best.most_vcpus, rel=1e-5)
 
 
+@pytest.mark.long
 def test_relaxation_is_between_the_optimum_and_the_bound():
     pool = card_pool(reference_catalogue("a"), 0.5)
     jobs = random_trace(pool, 3.0, 5.0, 0)

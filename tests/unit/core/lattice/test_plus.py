@@ -139,6 +139,7 @@ def test_many_workloads_end_near_the_bound(model, checked):
     assert found.bound_tight_s >= 0.975 * found.wct_s
 
 
+@pytest.mark.long
 def test_weights_found_with_a_sample_serve_very_many_tasks():
     problem = generate("rtmw", Wanted(workloads=2100, tasks=(10, 10), enclosures=12), np.random.default_rng(3)).problem
     found = schedule(problem, effort=400)
@@ -166,6 +167,7 @@ def test_one_of_three_equal_tasks_takes_both_fpgas():
     assert schedule(problem).wct_s == 3.25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("malleable", [False, True])
 def test_enclosures_of_a_hundred_are_searched_too(malleable, checked):
     rng = np.random.default_rng(2)
@@ -243,6 +245,7 @@ def test_parameters_out_of_range_are_refused(name, value):
         LatticePlusParams(**{name: value})
 
 
+@pytest.mark.long
 def test_without_numba_the_schedules_are_the_same():
     code = FEW.format(block=""), FEW.format(block="sys.modules['numba'] = None")
     compiled, plain = (

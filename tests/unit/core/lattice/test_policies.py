@@ -193,6 +193,7 @@ print("numba" in sys.modules, digest.hexdigest())
 """
 
 
+@pytest.mark.long
 def test_without_numba_the_schedules_are_the_same():
     blocked = "import sys; sys.modules['numba'] = None\n"
     said = [

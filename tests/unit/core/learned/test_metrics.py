@@ -52,6 +52,7 @@ def test_factors_restore_a_table_of_rank_one_from_some_of_its_cells():
     assert np.array([model.predict(row) for row in range(8)]) == pytest.approx(np.outer(left, right), abs=0.05)
 
 
+@pytest.mark.long
 def test_network_fits_what_it_was_shown_and_a_seed_gives_the_same_again():
     true, _ = types_of(0)
     found = []

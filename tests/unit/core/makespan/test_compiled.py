@@ -56,6 +56,7 @@ def test_a_plan_of_a_moment_waits_for_nothing_to_be_compiled():
     subprocess.run([sys.executable, "-c", A_MOMENT], check=True, timeout=240)
 
 
+@pytest.mark.long
 def test_decisions_are_the_same_without_numba():
     pytest.importorskip("numba")
     command = [sys.executable, "-c", AS_WRITTEN]

@@ -38,6 +38,7 @@ def pairs():
     return found
 
 
+@pytest.mark.long
 def test_the_search_shortens_what_one_pass_finds(pairs):
     ratios = [ours.makespan_s / ect.makespan_s for ect, ours in pairs]
     assert max(ratios) <= 1.0

@@ -15,6 +15,7 @@ from fpga_pool.sim.cluster.bound import bounds, summary
 from fpga_pool.sim.cluster.simulator import pipeline_steps, simulate
 from fpga_pool.sim.cluster.tables import read_world
 from fpga_pool.sim.cluster.workload import draw
+from support.seeds import names
 
 WORLD = """
 [estimates]
@@ -120,6 +121,7 @@ def run(world, policy, seed=0, **values):
     return workload, simulate(world, workload, policy_with("cluster", policy, values), seed)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
@@ -184,7 +186,7 @@ def assert_within_limits(world, workload, outcome, *, corun, admission):
         assert not admission or used[each.node] <= table.memory_gb
 
 
-@pytest.mark.parametrize("policy", policy_names("cluster"))
+@pytest.mark.parametrize("policy", names(policy_names("cluster"), {"ldwp"}))
 def test_same_seed_gives_the_same_outcome_and_another_one_another(world, policy):
     text = WORLD.format(law="pressure", places=2, together=2, fails_after_s=20, tasks=60)
     first, again, other = (run(world(text), policy, seed)[1] for seed in (3, 3, 4))
@@ -257,6 +259,7 @@ def test_task_of_a_failed_node_starts_again_elsewhere(world):
     assert outcome.placements.tolist() == [2]
 
 
+@pytest.mark.long
 def test_calibration_repairs_wrong_estimates(world):
     text = WORLD.format(law="bottleneck", places=2, together=1, fails_after_s=1e9, tasks=400)
     text = text[: text.index("[[events]]")].replace("error = 0.5", "error = 1.5")
@@ -284,7 +287,7 @@ def test_bounds_of_a_world_that_can_be_worked_out(world):
     assert (found.per_minute, found.mean_response_s) == pytest.approx((7.5, 11))
 
 
-@pytest.mark.parametrize("policy", policy_names("cluster"))
+@pytest.mark.parametrize("policy", names(policy_names("cluster"), {"ldwp"}))
 @pytest.mark.parametrize("law", ["saturation", "bottleneck", "pressure"])
 def test_no_policy_beats_the_bounds(world, policy, law):
     text = WORLD.format(law=law, places=3, together=3, fails_after_s=1e9, tasks=200)

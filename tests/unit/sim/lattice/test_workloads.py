@@ -26,6 +26,7 @@ def test_single_tasks_have_it_together():
     assert len(set(file.workloads)) == 60
 
 
+@pytest.mark.long
 def test_rtm_runs_shorter_on_more_fpgas_and_f11_as_long():
     problems = {model: made(model, workloads=2000, irregularity=0.1).problem for model in ("rtm", "rtmw", "f11")}
 
