@@ -32,7 +32,7 @@ from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observa
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import owned
-from fpga_pool.model.rules.shared.changes import can_shape
+from fpga_pool.model.rules.shared.flows import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared

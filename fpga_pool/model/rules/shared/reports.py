@@ -19,7 +19,8 @@ from fpga_pool.model.messages.agents import (
 from fpga_pool.model.messages.gangs import ProcessReport
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Run, SlotState
 from fpga_pool.model.rules.gang.reports import apply_gang_report
-from fpga_pool.model.rules.shared.changes import can_shape, change_job, change_slot, settle_slots, shape_flow
+from fpga_pool.model.rules.shared.changes import change_job, change_slot, settle_slots
+from fpga_pool.model.rules.shared.flows import can_shape, shape_flow
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 

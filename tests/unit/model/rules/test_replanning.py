@@ -11,7 +11,7 @@ from fpga_pool.model.messages.agents import ObservedJob
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.rules.batch.family import BatchFamily, ReplanTrigger
-from fpga_pool.model.rules.shared.changes import shape_flow
+from fpga_pool.model.rules.shared.flows import shape_flow
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
