@@ -31,22 +31,26 @@ def new_database(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def pool_bench():
-    """The module beside this file; tests are no packages, so it cannot be imported by name."""
+def new_pool(new_database):
+    """Make pools; the module beside this file cannot be imported by name, for tests are no packages."""
     spec = importlib.util.spec_from_file_location("pool_bench", Path(__file__).with_name("pool_bench.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+
+    def make(directory, max_batch_jobs):
+        return module.PoolBench(new_database(directory / "pool.sqlite"), directory, max_batch_jobs)
+
+    return make
 
 
 @pytest.fixture
-def make_pool(tmp_path, pool_bench):
+def make_pool(tmp_path, new_pool):
     with contextlib.ExitStack() as stack:
 
         def make(max_batch_jobs=10_000):
             directory = tmp_path / "pool"
             directory.mkdir()
-            bench = pool_bench.PoolBench(directory, max_batch_jobs)
+            bench = new_pool(directory, max_batch_jobs)
             stack.callback(bench.close)
             return bench
 

@@ -50,7 +50,6 @@ BAD_INPUT = [
     ("unknown requester", bad(requester="elsewhere"), "jobs[0].requester: no host 'elsewhere'"),
     ("negative size", bad(input_bytes=-1), "jobs[0].input_bytes: expected 0 to"),
     ("absurd size", bad(input_bytes=10**30), "jobs[0].input_bytes: expected 0 to"),
-    ("size above the limit", bad(input_bytes=2**62), "jobs[0].input_bytes"),
     ("size with a fraction", bad(input_bytes=1.5), "jobs[0].input_bytes: expected a number of bytes"),
     ("size as text", bad(input_bytes="1000"), "jobs[0].input_bytes"),
     ("size true", bad(input_bytes=True), "jobs[0].input_bytes"),

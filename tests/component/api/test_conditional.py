@@ -69,7 +69,7 @@ def test_the_etag_of_a_slot_is_another_after_a_change(api, paths):
     drained = api.patch(paths["slots"], json={"drain": True})
     after = api.get(paths["slots"], headers={"If-None-Match": before.headers["ETag"]})
     assert (after.status_code, after.json) == (200, drained.json)
-    assert drained.headers["ETag"] == after.headers["ETag"] != before.headers["ETag"]
+    assert before.headers["ETag"] not in {drained.headers["ETag"], after.headers["ETag"]}
 
 
 #: How each kind is changed: method, body, and status of the answer.

@@ -128,14 +128,16 @@ def test_bitstreams_that_are_not_there(api, path, status):
 
 
 def test_functions_are_listed(api):
-    (function,) = api.get("/v1/functions").json["functions"]
-    assert (function["name"], function["slot_kinds"], function["io_bps"]) == ("sha256", ["small", "large"], None)
+    functions = {one["name"]: one for one in api.get("/v1/functions").json["functions"]}
+    assert (functions["sha256"]["slot_kinds"], functions["sha256"]["io_bps"]) == (["small", "large"], 3.2e9)
 
 
-def test_calibration_of_one_function(api):
+def test_calibration_of_one_function(api, pool):
+    api.post("/v1/batches", json={"jobs": 3 * [{"function": "sha256", "requester": "node-1", "input_bytes": 1000}]})
+    pool.has_run(pool.first_jobs())
     (fit,) = api.get("/v1/functions/calibration?function=sha256").json["calibration"]
-    assert (fit["runs"], fit["fitted_a_s"]) == (3, 0.25)
-    assert api.get("/v1/functions/calibration?function=x").status_code == 404
+    assert (fit["function"], fit["runs"]) == ("sha256", 3)
+    assert api.get("/v1/functions/calibration?function=x").status_code == 400
 
 
 def test_one_host_and_one_function_are_shown_by_name(api):

@@ -40,9 +40,9 @@ SECRET = "aurora"
 
 
 @pytest.fixture(scope="module")
-def application(tmp_path_factory, pool_bench):
+def application(tmp_path_factory, new_pool):
     """The API as it is served, in front of a pool with work of two projects."""
-    bench = pool_bench.PoolBench(tmp_path_factory.mktemp("pool"), 100)
+    bench = new_pool(tmp_path_factory.mktemp("pool"), 100)
     for project_id in ("a" * 32, OTHER_PROJECT):  # this test asks as fast as it can
         bench.set_quota(project_id, QuotaLimits(requests_per_s=10**6))
     with known_tokens():

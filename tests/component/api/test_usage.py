@@ -7,7 +7,7 @@ from fpga_pool.api.app import create_app
 
 @pytest.fixture
 def used(pool):
-    pool.have_used(["demo", "other"], ["aes", "sha256"])
+    pool.have_used(["demo", "other"], ["aes", "sha256"], days=[1])
     return pool
 
 
@@ -25,7 +25,7 @@ def test_a_tenant_sees_its_own_usage_and_an_admin_that_of_all(api):
     assert keys(answer) == [("demo", "aes"), ("demo", "sha256")]
     assert answer.json["usage"][0] == {
         "project_id": "demo", "function": "aes", "begin_at": "1970-01-02T00:00:00.000000+00:00",
-        "end_at": "1970-01-03T00:00:00.000000+00:00", "jobs": 2, "slot_s": 1.5, "cpu_s": 0.0, "vcpu_s": 15.0,
+        "end_at": "1970-01-03T00:00:00.000000+00:00", "jobs": 2, "slot_s": 1.5, "cpu_s": 0.0, "vcpu_s": 3.0,
         "instance_slot_s": 60.0, "input_bytes": 20, "result_bytes": 7,
     }  # fmt: skip
     assert len(keys(api.get("/v1/usage?project_id=all"))) == 4
@@ -55,5 +55,5 @@ def test_impossible_parameters_are_refused(api, query):
 
 def test_the_client_reads_all_pages(used, client, monkeypatch):
     monkeypatch.setattr("fpga_pool.client.api._PAGE", 1)
-    assert [one.function for one in client.usage(start=0.0, end=3600.0)] == ["aes", "sha256"]
-    assert {(one.begin_at, one.end_at) for one in client.usage("all", end=3600.0)} == {(3600.0 - 86400.0, 3600.0)}
+    assert [one.function for one in client.usage(start=0.0, end=172800.0)] == ["aes", "sha256"]
+    assert {(one.begin_at, one.end_at) for one in client.usage("all", end=172800.0)} == {(86400.0, 172800.0)}

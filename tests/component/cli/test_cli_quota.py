@@ -27,7 +27,8 @@ def test_a_change_of_nothing_and_impossible_limits_are_wrong_usage(run, capsys):
 
 @pytest.fixture
 def used(pool):
-    pool.have_used(["demo", "f" * 32], ["aes", "optical_flow"])
+    first = 20_454  # 1 January 2026
+    pool.have_used(["demo", "f" * 32], ["aes", "optical_flow"], days=[first, first + 1])
 
 
 def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
@@ -49,12 +50,12 @@ def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
 
 
 def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, used):
-    period = ("--start", "2026-01-01T00:30:00Z", "--end", "2026-01-01T03:59:59Z")
+    period = ("--start", "2025-12-31T00:30:00Z", "--end", "2026-01-03T23:59:59Z", "--period", 86400)
     answer = run("usage", "export", *period, "--price", "fpga.slot=0.5")
     frames = answer.json["dataframes"]
     assert [(frame["period"]["begin"], frame["period"]["end"]) for frame in frames] == [
-        ("20260101T010000Z", "20260101T020000Z"),
-        ("20260101T020000Z", "20260101T030000Z"),
+        ("20260101T000000Z", "20260102T000000Z"),
+        ("20260102T000000Z", "20260103T000000Z"),
     ]
     usage = frames[0]["usage"]
     assert usage["fpga.slot"][0] == {

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from importlib.metadata import version
 from uuid import uuid4
 
 import pytest
@@ -15,8 +16,9 @@ from fpga_pool.model.messages.work import JobRequest
 
 
 @pytest.fixture
-def work(client):
-    """One more of each than is listed; the newest batch is not."""
+def work(pool, client):
+    """An instance, and one more of each than is listed; the newest batch is not."""
+    pool.instance_on("node-2")
     batches = [
         client.create_batch(
             [
@@ -34,9 +36,10 @@ def work(client):
 
 def test_a_pool_is_shown(run):
     shown = run("pool", "show", "-f", "json").json
-    assert (shown["hosts"], shown["slots"], shown["release"]) == ({"alive": 2, "lost": 0}, {"kintex7": 2}, "0.1.0")
+    assert (shown["hosts"], shown["slots"]) == ({"alive": 2, "lost": 0}, {"kintex7": 2})
+    assert shown["release"] == version("fpga_pool")
     assert shown["services"] == {"schedulers up": 1, "agents up": 2}
-    assert shown["functions"] == ["sha256 1.0"]
+    assert "sha256 1.0" in shown["functions"]
 
 
 def test_work_is_counted(run, work):

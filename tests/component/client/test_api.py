@@ -14,6 +14,7 @@ from fpga_pool.model import exceptions
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
+from fpga_pool.rpc.hardware_calls import EVERYTHING
 
 
 def job(**changes):
@@ -156,7 +157,7 @@ def test_batch_whose_answer_was_lost_is_recognised(client, pool, no_pauses):
 def test_gang_whose_answer_was_lost_is_recognised(client, pool, no_pauses):
     pool.breaks["create_gang answer"] = MessagingTimeout("committed, and nobody heard of it")
     gang = client.create_gang(2, 60.0, 0.5)
-    assert [queued.uuid for queued in pool.tx.all_gangs()] == [gang.uuid]
+    assert [queued.uuid for queued in pool.gangs(EVERYTHING)] == [gang.uuid]
     with pytest.raises(exceptions.DuplicateId):
         client.create_gang(2, 60.0, 0.5, uuid=gang.uuid)
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,7 @@ def stream(pool, client, tmp_path):
     """A stream whose plan is too slow to wait for, in a thread; `stream.thread` and `stream.sink` are the test's."""
     pool.plans_at_once = False
     pool.open_data_port()
+    pool.tx.save(replace(pool.tx.host("node-2"), egress_driver="tc"))
     (tmp_path / "input").write_bytes(b"x" * SIZE_BYTES)
     wanted = JobRequest(uuid=JOB, name="", function="sha256", requester="node-2", input_bytes=SIZE_BYTES)
     batch = client.create_batch([wanted])
@@ -40,14 +42,13 @@ def stream(pool, client, tmp_path):
 
 
 def test_a_stream_that_its_host_knows_is_not_held_by_the_client_too(pool, stream):
-    pool.shaped_from = ""
     stream.thread.start()
     stream.thread.join(60.0)
     assert stream.sink.exists()
 
 
 def test_the_client_holds_a_stream_whose_source_looks_different_to_the_responder(pool, stream, eventually):
-    pool.shaped_from = "192.0.2.7:40000"
+    pool.scheduler.seen_from = "192.0.2.7:40000"
     stream.thread.start()
     eventually(lambda: stream._pacing is not None)
     assert stream.sent_bytes < SIZE_BYTES

@@ -40,8 +40,8 @@ SEGMENTS = st.sampled_from([UUID, "node-1", "sha256", "x", "%00", "..", "%2e%2e"
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory, pool_bench):
-    bench = pool_bench.PoolBench(tmp_path_factory.mktemp("pool"), 100)
+def api(tmp_path_factory, new_pool):
+    bench = new_pool(tmp_path_factory.mktemp("pool"), 100)
     yield create_app(bench).test_client()
     bench.close()
 
