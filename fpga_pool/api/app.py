@@ -18,7 +18,7 @@ from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
-from fpga_pool.api.policies import OTHERS, RAISE, Authorizer, default_enforcer, rule_name
+from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
 from fpga_pool.api.rates import RequestRates
 from fpga_pool.api.server import is_foreign
 from fpga_pool.metrics import table
@@ -108,7 +108,7 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
         authorizer.require(rule_name(operation), operation.persona, caller)
         query = _query(operation.query)
         if getattr(query, "project_id", None) not in (None, caller.project_id):
-            authorizer.require(OTHERS, OTHER_PROJECTS, caller)
+            authorizer.require(rule_of_others(operation), OTHER_PROJECTS, caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         if (getattr(body, "priority", None) or 0) > 0:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_uuid, events_of, list_of, requested
+from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, requested
 from fpga_pool.api.personas import CATALOGUE, MEMBER, OPERATOR, READER
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.messages.queries import BitstreamQuery, CalibrationQuery, LibraryQuery, WorkQuery
+from fpga_pool.model.messages.queries import BitstreamQuery, CalibrationQuery, LibraryQuery, ProjectQuery, WorkQuery
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
@@ -79,6 +79,8 @@ CATALOGUE_OPERATIONS = (
               handle=_change_design, answer={"design": Design},
               summary="Approve, reject or revoke a design of any project; make it public, or private."),
     Operation(method="DELETE", path=_DESIGN, name="delete_design", persona=MEMBER, noun="design",
-              handle=lambda call: scheduler().delete_design(tenant().project_id, call.uuid, call.seen),
-              answer={"design": Design}, summary="Remove a design whose function no job needs any more."),
+              handle=lambda call: scheduler().delete_design(
+                  chosen_project(call.query.project_id), call.uuid, call.seen),
+              query=ProjectQuery, answer={"design": Design},
+              summary="Remove a design whose function no job and no instance has any more."),
 )  # fmt: skip

@@ -40,7 +40,7 @@ AS_CREATE_BATCH = Persona("rule:fpga_pool:create_batch", (PROJECT,))
 CATALOGUE = Persona("rule:project_reader or rule:system_reader or rule:service or rule:admin", (PROJECT, SYSTEM))
 #: What shows work of all projects.
 INSPECTOR = Persona("rule:admin or rule:service or rule:system_reader", (PROJECT, SYSTEM))
-#: Lists of other projects' objects, with their id or `ALL` as the parameter project_id.
+#: What is done to other projects' objects, with their id or `ALL` as the parameter project_id.
 OTHER_PROJECTS = Persona("rule:admin", (PROJECT,))
 ALL = "all"
 OPERATOR = Persona("rule:admin", (PROJECT, SYSTEM))

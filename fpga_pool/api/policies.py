@@ -18,8 +18,9 @@ from fpga_pool.model.exceptions import Forbidden, InvalidInput
 #: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
-#: The rules of lists of other projects' objects, and of priorities above 0.
-OTHERS, RAISE = "fpga_pool:list_other_projects", "fpga_pool:raise_priority"
+#: The rules of lists of other projects' objects, of designs of other projects, and of priorities above 0.
+OTHERS, DELETE_OTHERS = "fpga_pool:list_other_projects", "fpga_pool:delete_design_of_other_projects"
+RAISE = "fpga_pool:raise_priority"
 
 
 def rule_name(operation: Operation) -> str:
@@ -27,9 +28,14 @@ def rule_name(operation: Operation) -> str:
     return f"fpga_pool:{operation.name}"
 
 
-def lists_projects(operation: Operation) -> bool:
-    """Return whether an operation can list objects of other projects."""
+def names_projects(operation: Operation) -> bool:
+    """Return whether an operation can be about objects of other projects."""
     return "project_id" in hints_of(operation.query)
+
+
+def rule_of_others(operation: Operation) -> str:
+    """Return the rule of an operation where it is about objects of other projects."""
+    return OTHERS if operation.method == "GET" else DELETE_OTHERS
 
 
 def sets_priority(operation: Operation) -> bool:
@@ -43,13 +49,23 @@ def _documented(operation: Operation) -> str:
 
 def list_rules() -> list[policy.RuleDefault]:
     """Return all rules, as the generators of oslo.policy want them."""
-    others = policy.DocumentedRuleDefault(
-        name=OTHERS,
-        check_str=OTHER_PROJECTS.check,
-        scope_types=list(OTHER_PROJECTS.scopes),
-        description="List objects of other projects.",
-        operations=[{"method": one.method, "path": one.path} for one in OPERATIONS if lists_projects(one)],
-    )
+    others = [
+        policy.DocumentedRuleDefault(
+            name=name,
+            check_str=OTHER_PROJECTS.check,
+            scope_types=list(OTHER_PROJECTS.scopes),
+            description=description,
+            operations=[
+                {"method": one.method, "path": _documented(one)}
+                for one in OPERATIONS
+                if names_projects(one) and rule_of_others(one) == name
+            ],
+        )
+        for name, description in (
+            (OTHERS, "List objects of other projects."),
+            (DELETE_OTHERS, "Remove a design of another project."),
+        )
+    ]
     raised = policy.DocumentedRuleDefault(
         name=RAISE,
         check_str=RAISED.check,
@@ -57,7 +73,7 @@ def list_rules() -> list[policy.RuleDefault]:
         description="Give a batch a priority above 0: it is planned before batches of all projects that wait.",
         operations=[{"method": one.method, "path": _documented(one)} for one in OPERATIONS if sets_priority(one)],
     )
-    return [*base_rules(), others, raised] + [
+    return [*base_rules(), *others, raised] + [
         policy.DocumentedRuleDefault(
             name=rule_name(one),
             check_str=one.persona.check,

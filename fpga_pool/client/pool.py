@@ -202,9 +202,13 @@ class Client(PoolApi):
         change = {"state": state, "public": public, "reason": reason}
         return read(Design, self._http.call("PATCH", f"/v1/designs/{segment(uuid)}", body=change), "design")
 
-    def delete_design(self, uuid: str) -> Design:
-        """Remove a design of the project; Conflict while jobs of its function have not ended."""
-        return read(Design, self._http.call("DELETE", f"/v1/designs/{segment(uuid)}"), "design")
+    def delete_design(self, uuid: str, project_id: str | None = None) -> Design:
+        """Remove a design of the project, or of another one, for operators.
+
+        Conflict while jobs of its function have not ended, or instances have it.
+        """
+        params = {} if project_id is None else {"project_id": project_id}
+        return read(Design, self._http.call("DELETE", f"/v1/designs/{segment(uuid)}", params=params), "design")
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return how well the time models fit what was observed (of one function)."""

@@ -10,7 +10,7 @@ from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.catalogue_schema import check_structure
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
 from fpga_pool.model.flavor import board_trait, function_trait, kind_trait
-from fpga_pool.model.objects.bitstreams import DesignManifest
+from fpga_pool.model.objects.bitstreams import DesignManifest, is_design
 
 ValueT = TypeVar("ValueT")
 
@@ -76,6 +76,11 @@ class Function:
         if model is None or model.b_s_per_byte == 0:
             return self.io_bps
         return self.io_bps * self._fastest_s_per_byte / model.b_s_per_byte
+
+
+def not_to_be_had(function: str) -> str:
+    """Return why a project cannot have the function of a design: others' look as if they did not exist."""
+    return f"function {function!r} is not that of an approved design that the project may use"
 
 
 def design_function(name: str, manifest: DesignManifest) -> Function:
@@ -158,7 +163,9 @@ class Catalogue:
         try:
             return self.functions[name]
         except KeyError:
-            known = ", ".join(self.functions)
+            if is_design(name):
+                raise UnknownFunction(not_to_be_had(name)) from None
+            known = ", ".join(sorted(name for name in self.functions if not is_design(name)))
             raise UnknownFunction(f"function {name!r} is not in the catalogue; it has {known}") from None
 
     def board(self, name: str) -> Board:

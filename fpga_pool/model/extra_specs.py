@@ -5,12 +5,12 @@ this keeps a flavor from asking the pool for one thing and Placement for another
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.catalogue import Catalogue, Function
+from fpga_pool.model.exceptions import InvalidInput, UnknownFunction
 from fpga_pool.model.flavor import (
     NAMESPACE,
     RESOURCE_CLASS,
@@ -28,6 +28,7 @@ from fpga_pool.model.flavor import (
     requested,
     requested_tier,
 )
+from fpga_pool.model.objects.bitstreams import is_design
 
 #: Nova's own names: resources or trait, a group perhaps, and what is asked of the group's provider.
 _PLACEMENT_NAME = re.compile(r"(?P<what>resources|trait)(?P<group>[A-Za-z0-9_-]*):(?P<asked>.+)")
@@ -45,8 +46,24 @@ class Spread(StrEnum):
     APART = "apart"
 
 
-def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.CARD, vcpus: int = 1) -> dict[str, str]:
-    """Return the extra specs of a flavor that asks for this, in the pool's words and in Placement's."""
+def placement_traits(function: Function) -> tuple[str, ...]:
+    """Return the traits of providers whose slots can hold a function.
+
+    A design has no trait of its own, as designs come and go: it fits all slots of one kind on one board.
+    """
+    if is_design(function.name):
+        return tuple(map(board_trait, function.fpga_time)) + tuple(map(kind_trait, function.slot_kinds))
+    return (function_trait(function.name),)
+
+
+def consistent_extra_specs(
+    request: AcceleratorRequest, spread: Spread = Spread.CARD, vcpus: int = 1, traits: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the extra specs of a flavor that asks for this, in the pool's words and in Placement's.
+
+    `traits` are its `placement_traits`; empty = those of a function of the catalogue.
+    """
+    traits = traits or (function_trait(request.function),)
     specs = {f"{NAMESPACE}:function": request.function, f"{NAMESPACE}:count": str(request.count)}
     if request.topology != Topology.ANY:
         specs[f"{NAMESPACE}:topology"] = request.topology.value
@@ -55,9 +72,9 @@ def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.
         specs |= _tier(request.tier, vcpus)
     requested(specs)  # refuses what no flavor can say
     if spread == Spread.CARD or request.count == 1:
-        return specs | _group("", request.function, request.count)
+        return specs | _group("", traits, request.count)
     for number in range(1, request.count + 1):
-        specs |= _group(f"_FPGA{number}", request.function, 1)
+        specs |= _group(f"_FPGA{number}", traits, 1)
     specs["group_policy"] = "isolate" if spread == Spread.APART else "none"
     return specs
 
@@ -94,8 +111,9 @@ def _expectations(runtime_s: float | None, cpu_usage_percent: float | None) -> d
     return specs
 
 
-def _group(group: str, function: str, count: int) -> dict[str, str]:
-    return {f"resources{group}:{RESOURCE_CLASS}": str(count), f"trait{group}:{function_trait(function)}": "required"}
+def _group(group: str, traits: Sequence[str], count: int) -> dict[str, str]:
+    required = {f"trait{group}:{trait}": "required" for trait in traits}
+    return {f"resources{group}:{RESOURCE_CLASS}": str(count), **required}
 
 
 def _plain(value: float) -> str:
@@ -129,8 +147,10 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus:
     if found:
         return found  # the rest follows from what these values should be
     if function not in catalogue.functions:
-        known = ", ".join(sorted(catalogue.functions))
-        return [f"{NAMESPACE}:function: {function!r} is not in the catalogue; it has {known}"]
+        try:
+            catalogue.function(function)
+        except UnknownFunction as error:
+            return [f"{NAMESPACE}:function: {str(error).removeprefix('function ')}"]
     return [
         *_wrong_topology(int(ours.get(f"{NAMESPACE}:count", "1")), ours.get(f"{NAMESPACE}:topology")),
         *_wrong_count(int(ours.get(f"{NAMESPACE}:count", "1")), groups),
@@ -153,7 +173,7 @@ def contradictions(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list
             sentence
             for name, group in groups.items()
             for sentence in (
-                *_foreign_traits(name, group, function),
+                *_foreign_traits(name, group, function, catalogue),
                 *_never_satisfied(name, group, function, catalogue),
             )
         ),
@@ -244,29 +264,31 @@ def _wrong_count(count: int, groups: Mapping[str, _Group]) -> Iterator[str]:
 
 
 def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
-    right = function_trait(function)
     if group.slots is None:
         yield (
             f"trait{name}:{', '.join(group.traits)}: no resources{name}:{RESOURCE_CLASS} in the same group, so it has "
             "no effect on the slots; put both into one group"
         )
         return
-    if group.traits.get(right, "required") != "required":
-        yield f"trait{name}:{right}: {group.traits[right]!r} is invalid; expected 'required'"
-    yield from _foreign_traits(name, group, function)
-    if right not in group.traits:
-        yield (
-            f"trait{name}:{right}: missing, so Placement may allocate slots that cannot hold {function};"
-            " expected 'required'"
-        )
+    for right in placement_traits(catalogue.function(function)):
+        if group.traits.get(right, "required") != "required":
+            yield f"trait{name}:{right}: {group.traits[right]!r} is invalid; expected 'required'"
+        if right not in group.traits:
+            yield (
+                f"trait{name}:{right}: missing, so Placement may allocate slots that cannot hold {function};"
+                " expected 'required'"
+            )
+    yield from _foreign_traits(name, group, function, catalogue)
     yield from _never_satisfied(name, group, function, catalogue)
 
 
-def _foreign_traits(name: str, group: _Group, function: str) -> Iterator[str]:
-    right = function_trait(function)
+def _foreign_traits(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
+    right = placement_traits(catalogue.function(function))
     for trait in group.traits:
-        if trait.startswith(function_trait("")) and trait != right:
-            yield f"trait{name}:{trait}: belongs to another function; the trait of {function} is trait{name}:{right}"
+        if trait.startswith(function_trait("")) and trait not in right:
+            wanted = " and ".join(f"trait{name}:{one}" for one in right)
+            is_right = f"trait of {function} is" if len(right) == 1 else f"traits of {function} are"
+            yield f"trait{name}:{trait}: belongs to another function; the {is_right} {wanted}"
 
 
 def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:

@@ -7,6 +7,7 @@ from oslo_log import log as logging
 
 from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput, UnknownFunction
 from fpga_pool.model.flavor import EXTRA_SPECS, NAMESPACE, check_extra_spec
+from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.nova_plugin.conf import catalogue, register_opts
 
 LOG = logging.getLogger(__name__)
@@ -18,13 +19,14 @@ class PoolExtraSpecValidator(ExtraSpecValidator):
     """Names the invalid extra spec and the expected values; Nova itself only names a regular expression.
 
     A function must be in the catalogue if nova.conf of nova-api names that; it is read each time, as it may change.
+    That of a design is not checked: the pool has its database, and a design may be withdrawn later anyway.
     """
 
     def validate(self, name: str, value: str) -> None:
         """Refuse a value that is wrong."""
         try:
             check_extra_spec(name, value)
-            if name == f"{NAMESPACE}:function" and CONF.fpga_pool.catalogue:
+            if name == f"{NAMESPACE}:function" and CONF.fpga_pool.catalogue and not is_design(value):
                 catalogue(CONF).function(value)
         except InvalidCatalogue as error:  # a broken file must not keep flavors from being made
             LOG.warning("the function of a flavor is not checked: %s", error)

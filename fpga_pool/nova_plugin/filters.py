@@ -85,7 +85,10 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
 
     def _new_request(self, spec_obj: Any, extra_specs: Mapping[str, str]) -> Request:
         wanted = requested(extra_specs)
-        picture = pool(CONF).now()
+        project_id = spec_obj.project_id if "project_id" in spec_obj else ""
+        picture = pool(CONF).knowing(wanted.function if wanted is not None else "")
+        if wanted is not None:
+            picture.observations.require_usable(project_id, wanted.function)
         wrong = contradictions(extra_specs, picture.catalogue)
         if wanted is None or wrong:
             raise InvalidInput(f"the flavor can never have its accelerators: {'; '.join(wrong)}")
@@ -93,14 +96,14 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
         if stay_s is not None:
             picture.declared.note(wanted.function, stay_s)
         else:
-            stay_s = picture.run_time_s(spec_obj.project_id, wanted.function) if "project_id" in spec_obj else None
+            stay_s = picture.run_time_s(project_id, wanted.function)
         stay_s = CONF.fpga_pool.expected_stay if stay_s is None else stay_s
         fitting = picture.fitting(wanted.function, stay_s)
         instances = max(1, spec_obj.num_instances) if "num_instances" in spec_obj else 1
         left = None
         if instances > 1:
             request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other
-            left = slots_left(request_id, wanted.function)
+            left = slots_left(request_id, picture.catalogue.function(wanted.function))
         together = on_one_card(extra_specs)
         instance = spec_obj.instance_uuid if "instance_uuid" in spec_obj else ""
         return Request(wanted, fitting, instances, left, together=together, instance=instance or "", picture=picture)

@@ -13,7 +13,9 @@ from nova.conf import CONF
 from nova.scheduler.client import report
 from oslo_log import log as logging
 
-from fpga_pool.model.flavor import OWNER_TRAIT, RESOURCE_CLASS, function_trait
+from fpga_pool.model.catalogue import Function
+from fpga_pool.model.extra_specs import placement_traits
+from fpga_pool.model.flavor import OWNER_TRAIT, RESOURCE_CLASS
 
 LOG = logging.getLogger(__name__)
 
@@ -62,9 +64,9 @@ def providers_with(resource_class: str, request_id: str | None, *required: str) 
     return None
 
 
-def slots_left(request_id: str | None, function: str) -> Mapping[str, int] | None:
+def slots_left(request_id: str | None, function: Function) -> Mapping[str, int] | None:
     """Return how many slots each provider has left that can hold a function; None if Placement does not respond."""
-    providers = providers_with(RESOURCE_CLASS, request_id, OWNER_TRAIT, function_trait(function))
+    providers = providers_with(RESOURCE_CLASS, request_id, OWNER_TRAIT, *placement_traits(function))
     if providers is None:
         return None
     known = ((uuid, provider.resources.get(RESOURCE_CLASS)) for uuid, provider in providers.items())

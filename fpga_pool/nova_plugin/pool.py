@@ -20,6 +20,7 @@ from fpga_pool.core.cluster.learned import Floats32
 from fpga_pool.core.types import Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
@@ -195,7 +196,7 @@ class Picture:
 
     def loads(self) -> Loads:
         """Return how loaded the hosts are."""
-        return self._tables.of(self.providers, tuple(self.catalogue.functions))
+        return self._tables.of(self.providers, tuple(name for name in self.catalogue.functions if not is_design(name)))
 
     def run_times_s(self) -> Mapping[str, float]:
         """Return how long instances run by function, as far as that is known."""
@@ -262,6 +263,19 @@ class Pool:
         try:
             found = self._younger_than(max(self._limits.snapshot_age_s, self._clock() - came_at))
             return self._asked() if found is None else found
+        finally:
+            self._asking.release()
+
+    def knowing(self, function: str) -> Picture:
+        """Return the pool as `now` does; for a design that is not known yet the pool is queried at once."""
+        picture = self.now()
+        if function in picture.catalogue.functions or not is_design(function):
+            return picture
+        if not self._asking.acquire(timeout=self._limits.timeout_s):
+            return picture
+        try:
+            self._observed_at_s = float("-inf")
+            return self._asked()
         finally:
             self._asking.release()
 

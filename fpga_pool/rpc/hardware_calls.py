@@ -71,5 +71,5 @@ class HardwareCalls:
     def change_design(self, uuid: str, change: DesignChange, seen: Seen = None) -> Design:
         """Decide on a design."""
 
-    def delete_design(self, project_id: str, uuid: str, seen: Seen = None) -> Design:
-        """Remove a design; Conflict while jobs of its function have not ended."""
+    def delete_design(self, project_id: str | None, uuid: str, seen: Seen = None) -> Design:
+        """Remove a design of this or (None) any project; Conflict while jobs or instances have its function."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import CPU, Batch, Lease, Shard
 from fpga_pool.model.rules.instance.instances import provider_of
 from fpga_pool.model.rules.shared.audit import (
@@ -21,6 +22,7 @@ from fpga_pool.model.rules.shared.audit import (
     audit_rest,
     unfinished,
 )
+from fpga_pool.model.rules.shared.designs import extended
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.sync import Allocations, differences, leaked
@@ -128,7 +130,8 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
     return findings
 
 
-def lost_accelerators(store: AuditedStore, catalogue: Catalogue) -> list[str]:
+def lost_accelerators(store: Store, catalogue: Catalogue) -> list[str]:
     """Return what instances hold and cannot use; no rule of the pool is broken, but guests lack their accelerators."""
     with store.reading() as tx:
-        return list(audit_instances(tx.leases(), tx.slots(), catalogue))
+        known = extended(catalogue, tx.designs([DesignState.APPROVED]))
+        return list(audit_instances(tx.leases(), tx.slots(), known))

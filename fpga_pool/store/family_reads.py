@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, or_, select, tuple_
+from sqlalchemy import ColumnElement, Result, Select, or_, select
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.messages.requests import EventPage
@@ -14,7 +14,7 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, Run
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store import statements
-from fpga_pool.store.statements import all_of
+from fpga_pool.store.statements import all_of, beyond
 from fpga_pool.store.tables import JOBS, PLACES, RUNS, table
 
 ValueT = TypeVar("ValueT")
@@ -135,14 +135,15 @@ class FamilyReads:
         if wanted.name:
             where.append(or_(*(rows[name].in_(wanted.name) for name in ("uuid", "name") if name in rows)))
         newest_first = all_of(kind).where(*where).order_by(rows.event_at.desc(), key.desc()).limit(_READ)
-        after: list[ColumnElement[bool]] = []
+        after: tuple[ColumnElement[bool], ...] = ()
         while True:
             found = self._all(cls, newest_first.where(*after))
             yield from found
             if len(found) < _READ:
                 return
             last = found[-1]
-            after = [tuple_(rows.event_at, key) < (last_event_at(last), getattr(last, PLACES[kind].key))]
+            place = last_event_at(last), getattr(last, PLACES[kind].key)
+            after = beyond([rows.event_at, key], place, descending=True)
 
 
 def _newest_runs(function: str, board: str) -> Select[Any]:

@@ -3,6 +3,7 @@
 A statement that is kept also keeps its place in SQLAlchemy's cache of compiled ones.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from sqlalchemy import (
     Select,
     Text,
     Update,
+    and_,
     bindparam,
     case,
     func,
@@ -72,6 +74,21 @@ def _among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
 def all_of(cls: type) -> Select[Any]:
     """Return the query for all values of a class, to be narrowed."""
     return select(*columns(cls))
+
+
+def beyond(
+    order: Sequence[ColumnElement[Any]], place: Sequence[Any], *, descending: bool
+) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that rows come after a place, by one column or two.
+
+    As comparisons of rows MariaDB would read all that come before, too; the first of two conditions is for its index.
+    """
+    pairs = list(zip(order, place, strict=True))
+    (first, at), *_ = pairs
+    strictly = [column < value if descending else column > value for column, value in pairs]
+    if len(pairs) == 1:
+        return (strictly[0],)
+    return (first <= at if descending else first >= at), or_(strictly[0], and_(first == at, strictly[1]))
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from fpga_pool.client import Subtask
 from fpga_pool.conf.catalogue import installed_catalogue
 from fpga_pool.model.exceptions import (
     Conflict,
@@ -68,6 +69,13 @@ def from_submission_to_revocation(owner, other, operator, directory):
         other.run(design.function, [DATA], requester="node-1")
     operator.change_design(design.uuid, public=True)
     assert digest_of(other, design.function, directory / "other") == DIGEST
+    task = other.run_task(design.function, [DATA, DATA], requester="node-1", output_dir=directory / "task")
+    pipeline = other.run_pipeline(
+        [Subtask("one", design.function, source=DATA, requester="node-1"), Subtask("two", "wordcount", after=("one",))],
+        output_dir=directory / "pipeline",
+    )
+    assert [job.result.read_bytes() for job in task.jobs] == [DIGEST, DIGEST]
+    assert pipeline.jobs[-1].result.read_bytes() == b"1\n"
     with pytest.raises(NotFound):
         other.delete_design(design.uuid)
 
@@ -92,7 +100,9 @@ def from_submission_to_revocation(owner, other, operator, directory):
     # Another design of the name is another function.
     again = owner.create_design(MANIFEST, BITSTREAM)
     assert again.function != design.function
-    owner.delete_design(again.uuid)
+    with pytest.raises(NotFound):
+        operator.delete_design(again.uuid)
+    assert operator.delete_design(again.uuid, again.project_id).uuid == again.uuid
 
 
 def test_a_design_on_the_embedded_pool(pool, tmp_path):
@@ -162,6 +172,6 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
     assert (row["state"], row["name"]) == ("REVOKED", "digests")
     refused = command(pool.endpoint, "project-a", "batch", "create", "--function", shown["function"],
                       "--requester", "node-1", manifest, code=2)  # fmt: skip
-    assert "is not in the catalogue" in refused
+    assert "is not that of an approved design that the project may use" in refused
     command(pool.endpoint, "project-a", "design", "delete", "digests")
     assert command(pool.endpoint, "project-a", "design", "list", "-f", "json") == []

@@ -64,7 +64,7 @@ class PoolScheduler:
 
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
-        self.run_times = []
+        self.run_times, self.designs = [], []
         #: By host, planned bits and bits per second.
         self.ingress = {}
 
@@ -80,7 +80,7 @@ class PoolScheduler:
 
     @answers
     def observations(self, context: dict) -> dict:
-        return {"run_times": self.run_times}
+        return {"run_times": self.run_times, "designs": self.designs}
 
     @answers
     def snapshot(self, context: dict, seen: dict | None) -> dict:

@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from cloud import Cloud, extra_specs
+from cloud import LARGE_TRAITS, Cloud, extra_specs
 from nova import exception
 
 ONE = extra_specs()
@@ -99,6 +99,27 @@ class Choices(Cloud):
         assert self.cards(self.choose(1, ONE)) == {("host2", "card0"): 1}
         with pytest.raises(exception.NoValidHost):
             self.choose(1, ONE)
+
+    def test_slots_for_a_design_are_of_its_kind_and_for_projects_that_may_have_it(self):
+        self.add_record("host1", 1, 1)
+        self.add_card("host1", "card9", 2, kind="large", traits=LARGE_TRAITS)
+        manifest = {"name": "mine", "board": "demo", "kind": "large", "io_bps": 1e9, "b_s_per_byte": 1e-9,
+                    "simulates": "sha256"}  # fmt: skip
+        design = {"function": "mine.12345678", "project_id": "q", "manifest": manifest}
+        specs = extra_specs() | {"fpga_pool:function": design["function"], "trait:CUSTOM_FPGA_BOARD_DEMO": "required",
+                                 "trait:CUSTOM_FPGA_KIND_LARGE": "required"}  # fmt: skip
+        del specs["trait:CUSTOM_FPGA_FUNCTION_SHA256"]
+        for known in ([], [design]):
+            self.pool.designs = known
+            with pytest.raises(exception.NoValidHost, match="not that of an approved design that the project may use"):
+                self.choose(1, specs)
+        # Approved after nova-scheduler has asked: what it does not know it asks for again.
+        for number, project in enumerate(("p", "")):
+            function = f"mine.0000000{number}"
+            self.pool.designs = [design, design | {"function": function, "project_id": project}]
+            chosen = self.choose(2, specs | {"fpga_pool:function": function})
+            assert self.cards(chosen) == {("host1", "card9"): 2}
+            self.release(chosen)
 
     def test_hosts_with_the_function_loaded_come_first_for_all_instances_of_a_request(self):
         for number in range(1, 51):

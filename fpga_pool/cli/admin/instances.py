@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,24 @@ from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
-from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
+from fpga_pool.model.extra_specs import (
+    Spread,
+    consistent_extra_specs,
+    inconsistencies,
+    placement_traits,
+    tier_extra_specs,
+)
 from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Tier, Topology, requested
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, larger_than_hosts, on_one_card
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import ALL_PROJECTS, ENDED_INSTANCES, observed
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
+from fpga_pool.model.rules.shared.designs import extended
 from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.options import has_database
 
@@ -38,22 +48,27 @@ class FlavorCommand(ManageCommand):
 
     def problems(self, flavors: Iterable[tuple[str, Mapping[str, str], int]]) -> Iterator[tuple[str, str]]:
         """Yield the name of a flavor and a sentence for each problem; flavors are names, extra specs and vCPUs."""
-        catalogue, pool = configured_catalogue(self.conf), self._pool()
+        catalogue, pool = self._known
         for name, specs, vcpus in flavors:
             found = inconsistencies(specs, catalogue, vcpus)
             if not found and pool is not None and (too_large := larger_than_hosts(pool, catalogue, specs)):
                 found = [too_large]
             yield from ((name, sentence) for sentence in found)
 
-    def _pool(self) -> PoolColumns | None:
+    @cached_property
+    def _known(self) -> tuple[Catalogue, PoolColumns | None]:
+        """The catalogue and the pool: with approved designs and the hosts where the pool has its database."""
+        catalogue = configured_catalogue(self.conf)
         if not has_database(self.conf):
-            return None
+            return catalogue, None
         try:
             with self.store() as store:
-                return store.pool_columns()
+                with store.reading() as tx:
+                    catalogue = extended(catalogue, tx.designs([DesignState.APPROVED]))
+                return catalogue, store.pool_columns()
         except FpgaPoolError as error:
-            LOG.warning("flavors are not compared with the hosts of the pool: %s", error)
-            return None
+            LOG.warning("flavors are not compared with the designs and the hosts of the pool: %s", error)
+            return catalogue, None
 
 
 class Create(FlavorCommand, ShowOne):
@@ -61,7 +76,9 @@ class Create(FlavorCommand, ShowOne):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="of the flavor")
-        parser.add_argument("--function", help="function of the catalogue that its slots compute; optional with --tier")
+        parser.add_argument(
+            "--function", help="function that its slots compute, of the catalogue or a design; optional with --tier"
+        )
         parser.add_argument("--count", type=int, default=1, metavar="N", help="slots (default: 1)")
         parser.add_argument(
             "--spread",
@@ -128,7 +145,8 @@ class Create(FlavorCommand, ShowOne):
             runtime_s=parsed_args.runtime,
             cpu_usage_percent=parsed_args.cpu_usage,
         )
-        specs = consistent_extra_specs(request, Spread(parsed_args.spread), parsed_args.vcpus)
+        traits = placement_traits(self._known[0].function(request.function))
+        specs = consistent_extra_specs(request, Spread(parsed_args.spread), parsed_args.vcpus, traits)
         for _, sentence in self.problems([(parsed_args.name, specs, parsed_args.vcpus)]):
             raise InvalidInput(sentence)
         return specs
@@ -191,13 +209,14 @@ class Explain(ManageCommand, Lister):
         if wanted is None:
             raise InvalidInput(f"instance {parsed_args.instance}: its flavor requests nothing from the pool")
         catalogue = configured_catalogue(self.conf)
-        catalogue.function(wanted.function)
         with self.store() as store:
             pool = store.pool_columns()
             slowdown = Calibrator(store, catalogue, time.time).learned()
             with store.reading() as tx:
-                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models(), slowdown)
+                designs = tx.designs([DesignState.APPROVED])
+                known = observed(tx.ended_instances(ENDED_INSTANCES), tx.time_models(), slowdown, designs)
         catalogue = known.applied_to(catalogue)
+        catalogue.function(wanted.function)
         stay_s = wanted.runtime_s or parsed_args.stay or known.run_time_s(project, wanted.function) or STAY_S
         fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s, known.run_times_s())
         return explanation(fitting, parsed_args.instance, wanted, together=on_one_card(specs))

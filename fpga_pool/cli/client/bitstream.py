@@ -140,7 +140,8 @@ class _AskOfDesigns(PoolCommand):
     def ask(self, *arguments: Any, **filters: Any) -> Any:
         wanted, *others = arguments
         if len(wanted) != 36:  # an operator names by its uuid what is another project's
-            wanted = uuid_of("design", self.client.designs(limit=None), wanted)
+            known = self.client.designs(limit=None, project_id=filters.get("project_id"))
+            wanted = uuid_of("design", known, wanted)
         return super().ask(wanted, *others, **filters)
 
 
@@ -155,9 +156,16 @@ class ShowDesign(_OneDesign):
 
 
 class DeleteDesigns(_AskOfDesigns, Several):
-    """Remove designs whose functions no jobs need any more."""
+    """Remove designs whose functions no jobs and no instances have any more."""
 
     NOUN, ALSO, ASK, COLUMNS = "design", ", or its name in the project", Client.delete_design, _DESIGN_COLUMNS[:3]
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--project-id", metavar="ID", help="project that they are of (admins only; default: own)")
+
+    def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"project_id": parsed_args.project_id}
 
 
 class SaveDesign(_OneDesign):

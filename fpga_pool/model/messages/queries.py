@@ -169,7 +169,7 @@ class UsageQuery(Message, frozen=True, kw_only=True):
 
 
 class ProjectQuery(Message, frozen=True, kw_only=True):
-    """Of which project the work is counted."""
+    """Of which project the work is counted, or an object is."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None

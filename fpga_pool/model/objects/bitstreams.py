@@ -112,6 +112,15 @@ def is_design(function: str) -> bool:
     return "." in function
 
 
+class KnownDesign(Message, frozen=True, kw_only=True):
+    """An approved design as those know it who choose hosts for instances."""
+
+    function: str
+    #: The only one whose instances may have it; "" = those of all projects may.
+    project_id: str
+    manifest: DesignManifest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """A function that a tenant has submitted, with its bitstream."""

@@ -13,8 +13,8 @@ from fpga_pool.model.lifecycle.notifications import notifications
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.work import DesignAnswer, DesignChange, DesignContent, DesignGrant, DesignRequest
 from fpga_pool.model.objects.bitstreams import Design, DesignState
-from fpga_pool.model.preconditions import Seen, require_seen
-from fpga_pool.model.rules.shared.designs import change_design, create_design, owned_design, visible_design
+from fpga_pool.model.preconditions import Seen
+from fpga_pool.model.rules.shared.designs import change_design, create_design, unused_design, visible_design
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.rpc.identity import is_by, key_text
 from fpga_pool.rpc.tracing import causing_request
@@ -81,14 +81,9 @@ class DesignRequests:
         return design
 
     @answers
-    def delete_design(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Design:
+    def delete_design(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Design:
         with self._service.store.admission() as tx:
-            design = owned_design(tx, uuid, project_id)
-            require_seen(design, seen)
-            if jobs := tx.design_jobs(design.function):
-                raise Conflict(
-                    f"design {uuid}: {len(jobs)} jobs of {design.function} have not ended; cancel them first"
-                )
+            design = unused_design(tx, uuid, project_id, lambda function: len(tx.design_jobs(function)), seen)
             remove_design(tx, design)
         LOG.info("design %s: deleted", uuid)
         self._service.withdraw_designs()

@@ -23,6 +23,7 @@ from fpga_pool.model.messages.requests import (
     TicketRequest,
 )
 from fpga_pool.model.messages.work import BatchRequest
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
@@ -251,7 +252,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     @answers
     def benefits(self, context: Context) -> dict[str, float]:
         with self._service.store.reading() as tx:
-            return slot_benefits(tx, self._service.catalogue)
+            return slot_benefits(tx, self._service.designs.everything(tx))
 
     @answers
     def calibration(self, context: Context, function: str | None) -> Sequence[Calibration]:
@@ -261,7 +262,8 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     def observations(self, context: Context) -> Observations:
         with self._service.store.reading() as tx:
             ended, models = tx.ended_instances(ENDED_INSTANCES), tx.time_models()
-        return observed(ended, models, self._service.calibrator.slowdown)
+            designs = tx.designs([DesignState.APPROVED])
+        return observed(ended, models, self._service.calibrator.slowdown, designs)
 
     # Schedulers
 

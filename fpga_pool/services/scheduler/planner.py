@@ -27,8 +27,10 @@ from fpga_pool.model.objects.bitstreams import DesignState, is_design
 from fpga_pool.model.objects.pool import is_cpu
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.pipeline.family import PipelineFamily
 from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
 from fpga_pool.model.rules.shared.families import AnyFamily
+from fpga_pool.model.rules.task.family import TaskFamily
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
@@ -295,7 +297,7 @@ class DesignCatalogue:
     def reading_for(self, family: AnyFamily, shard: str) -> Iterator[SqlTransaction]:
         """Begin to read a shard for a family, which plans by the catalogue as it is now."""
         with self._store.reading(shard) as tx:
-            if isinstance(family, BatchFamily | OnlineFamily):  # the only ones whose jobs name designs
+            if isinstance(family, BatchFamily | OnlineFamily | TaskFamily | PipelineFamily):  # gangs name no functions
                 family.catalogue = self.everything(tx)
             yield tx
 

@@ -188,8 +188,12 @@ class TenantRequests:
     @answers
     def create_pipeline(self, context: Context, request: PipelineRequest) -> Batch:
         service = self._service
-        known = service.catalogue, service.settings.pool
-        batch = service.admit(Batch, request, lambda tx: create_pipeline(tx, request, *known, service.clock()))
+
+        def create(tx: SqlTransaction) -> Batch:
+            catalogue = service.designs.visible(tx, request.project_id, {one.function for one in request.subtasks})
+            return create_pipeline(tx, request, catalogue, service.settings.pool, service.clock())
+
+        batch = service.admit(Batch, request, create)
         LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("pipeline")
         return batch
@@ -246,8 +250,12 @@ class TenantRequests:
     @answers
     def create_task(self, context: Context, request: TaskRequest) -> Task:
         service = self._service
-        known = service.catalogue, service.settings.pool
-        task = service.admit(Task, request, lambda tx: create_task(tx, request, *known, service.clock()))
+
+        def create(tx: SqlTransaction) -> Task:
+            catalogue = service.designs.visible(tx, request.project_id, {request.function})
+            return create_task(tx, request, catalogue, service.settings.pool, service.clock())
+
+        task = service.admit(Task, request, create)
         LOG.info("task %s of project %s: %d slots, %s", task.uuid, task.project_id, task.slots, task.topology)
         service.work_arrived("task")
         return task
@@ -263,7 +271,7 @@ class TenantRequests:
     def _task_detail(self, project_id: str, uuid: str) -> TaskDetail:
         service = self._service
         with service.store.reading(self._shard_of(owned_task, uuid, project_id)) as tx:
-            return task_detail(tx, uuid, service.catalogue, service.clock())
+            return task_detail(tx, uuid, service.designs.everything(tx), service.clock())
 
     @answers
     def cancel_task(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Task:
@@ -332,7 +340,9 @@ class TenantRequests:
         if not 0 < end_at - begin_at <= LONGEST_PERIOD_S:
             days = LONGEST_PERIOD_S / DAY_S
             raise InvalidInput(f"start: expected a point in time before the end, by at most {days:.0f} days")
-        speedups = {name: function.speedup for name, function in service.catalogue.functions.items()}
+        with service.store.reading() as tx:
+            functions = service.designs.everything(tx).functions
+        speedups = {name: function.speedup for name, function in functions.items()}
         return usage(service.store, page, begin_at, end_at, now_s, speedups)
 
     @answers

@@ -122,7 +122,9 @@ class SchedulerService:
         self.snapshots = Snapshots(store, clock)
         for reader in SchedulerState(store, self.snapshots, self.ownership, self.refusals, clock).readers():
             self.instruments.read(reader)
-        self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
+        #: The catalogue with what tenants have submitted.
+        self.designs = DesignCatalogue(catalogue, store)
+        self.instances = Instances(store, self.writer, self.designs, settings.pool, clock, placement)
         #: None where there is no Placement to settle what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
         self._placement = placement
@@ -145,8 +147,6 @@ class SchedulerService:
             self._tier_migrations = TierMigrations(
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
-        #: The catalogue with what tenants have submitted.
-        self.designs = DesignCatalogue(catalogue, store)
         self._writers: dict[str, ShardWriter] = {}
         self._admissions = ShardWriter(store.admission)
         self._loops: list[Loop] = []

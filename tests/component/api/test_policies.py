@@ -131,6 +131,19 @@ def test_each_persona_may_do_what_the_policy_says_and_no_more(api, persona):
     assert allowed == {name for name, personas in ALLOWED.items() if persona in personas}
 
 
+@pytest.mark.parametrize("persona", ["reader", "member", "manager", "admin"])
+@pytest.mark.parametrize("whose", ["another", "all"])
+def test_designs_of_other_projects_are_deleted_by_admins_alone(api, persona, whose):
+    path, headers = "/v1/designs", {"X-Auth-Token": "member"}
+    made = api.post(path, json=BODIES["create_design"], headers=headers).json["design"]
+    project = made["project_id"] if whose == "another" else whose
+    of_others = api.delete(f"{path}/{made['uuid']}?project_id=nobody", headers={"X-Auth-Token": persona})
+    assert of_others.status_code == (404 if persona == "admin" else 403)
+    answer = api.delete(f"{path}/{made['uuid']}?project_id={project}", headers={"X-Auth-Token": persona})
+    own = whose == "another" and persona != "reader"
+    assert answer.status_code == (200 if own or persona == "admin" else 403)
+
+
 @pytest.mark.parametrize(("persona", "may"), [("member", False), ("manager", True), ("admin", True)])
 def test_a_priority_above_0_is_for_managers_and_a_lower_one_for_members(api, persona, may):
     headers = {"X-Auth-Token": persona}

@@ -46,6 +46,15 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     assert "no design 'mine'" in run("design", "show", "mine").err
 
 
+def test_an_operator_deletes_the_design_of_another_project_by_its_name_there(run, files):
+    made = run("--project", "theirs", "design", "create", *files, "-f", "json").json
+    assert "no design 'mine'" in run("design", "delete", "mine").err
+    assert f"no design {made['uuid']}" in run("design", "delete", made["uuid"]).err
+    (row,) = run("design", "delete", "mine", "--project-id", "theirs", "-f", "json").json
+    assert row["uuid"] == made["uuid"]
+    assert run("design", "list", "--all-projects", "-f", "json").json == []
+
+
 @pytest.mark.parametrize(
     ("manifest", "complaint"),
     [

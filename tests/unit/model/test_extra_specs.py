@@ -4,8 +4,16 @@ from hypothesis import strategies as st
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
+from fpga_pool.model.extra_specs import (
+    Spread,
+    consistent_extra_specs,
+    inconsistencies,
+    placement_traits,
+    tier_extra_specs,
+)
 from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology, requested
+from fpga_pool.model.objects.bitstreams import DesignManifest, KnownDesign
+from fpga_pool.model.rules.shared.designs import extended
 
 #: Its boards have three small slots and a large one; optical_flow needs the large one.
 CATALOGUE = load_catalogue(installed_catalogue())
@@ -52,6 +60,34 @@ def test_what_is_known_of_the_machine_is_said_without_exponents():
         "resources:CUSTOM_FPGA_SLOT": "1",
         "trait:CUSTOM_FPGA_FUNCTION_AES": "required",
     }
+
+
+def test_a_design_is_asked_for_by_the_board_and_the_kind_that_it_fits():
+    manifest = DesignManifest(
+        name="mine", board="demo", kind="large", io_bps=1e9, b_s_per_byte=1e-9, simulates="sha256"
+    )  # fmt: skip
+    design = KnownDesign(function="mine.12345678", project_id="p", manifest=manifest)
+    known = extended(CATALOGUE, [design])
+    traits = placement_traits(known.function(design.function))
+    specs = consistent_extra_specs(AcceleratorRequest(function=design.function), traits=traits)
+    assert specs == {
+        "fpga_pool:function": "mine.12345678",
+        "fpga_pool:count": "1",
+        "resources:CUSTOM_FPGA_SLOT": "1",
+        "trait:CUSTOM_FPGA_BOARD_DEMO": "required",
+        "trait:CUSTOM_FPGA_KIND_LARGE": "required",
+    }
+    assert inconsistencies(specs, known) == []
+    assert inconsistencies(specs, CATALOGUE) == [
+        "fpga_pool:function: 'mine.12345678' is not that of an approved design that the project may use"
+    ]
+    (missing,) = inconsistencies(without(specs, "trait:CUSTOM_FPGA_KIND_LARGE"), known)
+    assert missing.startswith("trait:CUSTOM_FPGA_KIND_LARGE: missing")
+    (foreign,) = inconsistencies(specs | {"trait:CUSTOM_FPGA_FUNCTION_AES": "required"}, known)
+    assert foreign == (
+        "trait:CUSTOM_FPGA_FUNCTION_AES: belongs to another function; the traits of mine.12345678 are "
+        "trait:CUSTOM_FPGA_BOARD_DEMO and trait:CUSTOM_FPGA_KIND_LARGE"
+    )
 
 
 def test_slots_of_several_cards_are_asked_for_one_by_one():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, ObservedSlot
@@ -70,9 +70,7 @@ def claim_slots(
 
     """
     wanted = claim.wanted
-    if wanted.function not in catalogue.functions:
-        known = ", ".join(sorted(catalogue.functions))
-        raise UnknownFunction(f"function {wanted.function!r} is not in the catalogue; it has {known}")
+    catalogue.function(wanted.function)
     kept, given_back = _kept(tx, claim)
     chosen: list[Slot] = []
     if len(kept) < wanted.count or not _are_linked(tx, kept, wanted):

@@ -1,4 +1,4 @@
-"""Run times of instances and time models of functions, as observed by the pool, for the placement of instances."""
+"""What the pool has observed of instances and functions, and its approved designs, for the placement of instances."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,12 @@ from msgspec import Meta
 
 from fpga_pool.core.cluster.slowdown import MOST_COST, SlowdownModel
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.catalogue import Catalogue, not_to_be_had
 from fpga_pool.model.codec import Message
+from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.fields import Number
+from fpga_pool.model.objects.bitstreams import Design, KnownDesign, is_design
+from fpga_pool.model.rules.shared.designs import extended
 
 #: Instances that ended last, from which run times are learned.
 ENDED_INSTANCES = 5000
@@ -55,6 +58,14 @@ class Observations(Message, frozen=True, kw_only=True):
     run_times: tuple[RunTime, ...] = ()
     time_models: tuple[ObservedModel, ...] = ()
     neighbour_costs: tuple[NeighbourCost, ...] = ()
+    designs: tuple[KnownDesign, ...] = ()
+
+    def require_usable(self, project_id: str, function: str) -> None:
+        """Raise UnknownFunction if a function is that of a design which instances of a project cannot have."""
+        if is_design(function) and not any(
+            one.function == function and one.project_id in (ALL_PROJECTS, project_id) for one in self.designs
+        ):
+            raise UnknownFunction(not_to_be_had(function))
 
     def run_time_s(self, project_id: str, function: str) -> float | None:
         """Return how long an instance probably runs: as others of its project, else as those of all projects."""
@@ -66,7 +77,8 @@ class Observations(Message, frozen=True, kw_only=True):
         return {entry.function: entry.median_s for entry in self.run_times if entry.project_id == ALL_PROJECTS}
 
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
-        """Return a catalogue with the observed time models in the place of its own, and the costs of neighbours."""
+        """Return a catalogue with designs, with observed time models in place of its own and costs of neighbours."""
+        catalogue = extended(catalogue, self.designs)
         refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
         for model in self.time_models:
             if model.b_s_per_byte > 0 and model.function in catalogue.functions:
@@ -95,6 +107,7 @@ def observed(
     ended: Iterable[tuple[str, str, float]],
     models: Mapping[tuple[str, str], TimeModel],
     slowdown: SlowdownModel | None = None,
+    designs: Iterable[Design] = (),
 ) -> Observations:
     """Return what is observed by the leases that have ended, see `observed_run_times`, and what was learned of runs."""
     return Observations(
@@ -107,6 +120,14 @@ def observed(
             NeighbourCost(function=str(function), beside=str(beside), cost=round(cost, 4))
             for (function, beside), cost in (slowdown.costs() if slowdown is not None else {}).items()
             if cost >= LEAST_COST
+        ),
+        designs=tuple(
+            KnownDesign(
+                function=design.function,
+                project_id=ALL_PROJECTS if design.public else design.project_id,
+                manifest=design.manifest,
+            )
+            for design in designs
         ),
     )
 

@@ -75,7 +75,7 @@ class PipelineFamily:
     name = "pipeline"
 
     def __init__(self, catalogue: Catalogue, settings: PoolSettings, policy: EarliestHost) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._settings = settings
         self._policy = policy
         #: Some subtask waits for a predecessor: when that is complete, a look is due.
@@ -102,11 +102,11 @@ class PipelineFamily:
                     kept=job.uuid in read,
                 )
                 for job in ready(jobs, living)
-                if job.counted_attempts < self._settings.max_attempts and job.function in self._catalogue.functions
+                if job.counted_attempts < self._settings.max_attempts and job.function in self.catalogue.functions
             ]
         if not waiting and not gone:
             return None
-        question = _Options(tx, self._catalogue, hosts, now_s).question(waiting)
+        question = _Options(tx, self.catalogue, hosts, now_s).question(waiting)
         view = PipelineView(ready=tuple(waiting), lost=tuple(gone), question=question)
         return Look(view=view, policy=self._policy, now_s=now_s)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.catalogue import Catalogue, not_to_be_had
 from fpga_pool.model.exceptions import (
     InvalidInput,
     NoSlotFits,
@@ -16,6 +16,7 @@ from fpga_pool.model.exceptions import (
 )
 from fpga_pool.model.messages.agents import Heartbeat
 from fpga_pool.model.messages.work import JobRequest, SubtaskRequest, WorkRequest
+from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.hosts import Server, server_of
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Slot
@@ -89,6 +90,8 @@ def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settin
 def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
     """Raise InvalidInput, or a subclass, unless a slot of the pool can hold a function; messages say `where` it is."""
     if name not in catalogue.functions:
+        if is_design(name):
+            raise UnknownFunction(f"{where}: {not_to_be_had(name)}")
         raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {some(catalogue.functions)}")
     # Without a time model a function can be simulated, not planned.
     boards = catalogue.functions[name].fpga_time

@@ -11,6 +11,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.lifecycle.job import ResultLost
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.model.objects.gangs import PLACED_GANGS, Gang, GangState, Process, Processor, ProcessState
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
@@ -268,7 +269,8 @@ def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: C
         elif lease.broken:
             yield f"slot {lease.slot}: is {slot.state}, and instance {lease.holder} cannot use it: {lease.broken}"
         if lease.function and lease.function not in catalogue.functions:
-            yield f"slot {lease.slot}: instance {lease.holder} uses {lease.function}, which is not in the catalogue"
+            why = "whose design is not approved" if is_design(lease.function) else "which is not in the catalogue"
+            yield f"slot {lease.slot}: instance {lease.holder} uses {lease.function}, {why}"
 
 
 def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:

@@ -1,16 +1,23 @@
 """Designs of tenants: how they are stored, decided on and named by jobs, and what their withdrawal does."""
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from fpga_pool.model.catalogue import Catalogue, Function, design_function
-from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput, NotFound, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, InvalidInput, NotFound, UnknownFunction
 from fpga_pool.model.lifecycle.design import DESIGN, Approved, MadePrivate, Published, Rejected, Revoked
 from fpga_pool.model.lifecycle.job import GaveUp
 from fpga_pool.model.messages.agents import LoadFunction
 from fpga_pool.model.messages.work import DesignChange, DesignRequest
-from fpga_pool.model.objects.bitstreams import Design, DesignManifest, DesignState, function_of, is_design
+from fpga_pool.model.objects.bitstreams import (
+    Design,
+    DesignManifest,
+    DesignState,
+    KnownDesign,
+    function_of,
+    is_design,
+)
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Job, JobState, SlotState
 from fpga_pool.model.preconditions import Seen, require_seen
@@ -74,11 +81,19 @@ def visible_design(tx: Transaction, uuid: str, project_id: str) -> Design:
     return design
 
 
-def owned_design(tx: Transaction, uuid: str, project_id: str) -> Design:
-    """Return a design of this project."""
-    design = visible_design(tx, uuid, project_id)
-    if design.project_id != project_id:
+def unused_design(tx: Transaction, uuid: str, project_id: str | None, jobs: Callable[[str], int], seen: Seen) -> Design:
+    """Return a design of this or (None) any project that may be removed; `jobs` counts those of a function.
+
+    Conflict while jobs of its function have not ended, or instances hold slots with it, whatever its state is.
+    """
+    design = tx.design(uuid) if project_id is None else visible_design(tx, uuid, project_id)
+    if project_id not in (None, design.project_id):
         raise NotFound(f"no design {uuid} of this project")
+    require_seen(design, seen)
+    if count := jobs(design.function):
+        raise Conflict(f"design {uuid}: {count} jobs of {design.function} have not ended; cancel them first")
+    if holders := {lease.holder for lease in tx.leases() if lease.function == design.function}:
+        raise Conflict(f"design {uuid}: {len(holders)} instances have {design.function}; delete them first")
     return design
 
 
@@ -99,7 +114,7 @@ def change_design(tx: Transaction, uuid: str, change: DesignChange, now_s: float
 # ---- Their functions
 
 
-def extended(catalogue: Catalogue, designs: Iterable[Design]) -> Catalogue:
+def extended(catalogue: Catalogue, designs: Iterable[Design | KnownDesign]) -> Catalogue:
     """Return a catalogue with the functions of designs besides its own, as far as they fit its boards."""
     functions: dict[str, Function] = {}
     for design in designs:
@@ -110,7 +125,7 @@ def extended(catalogue: Catalogue, designs: Iterable[Design]) -> Catalogue:
     return replace(catalogue, functions={**catalogue.functions, **functions}) if functions else catalogue
 
 
-def _with(catalogue: Catalogue, design: Design) -> Function:
+def _with(catalogue: Catalogue, design: Design | KnownDesign) -> Function:
     """Return the function of a design; InvalidCatalogue if it cannot stand in a catalogue."""
     function = design_function(design.function, design.manifest)
     replace(catalogue, functions={**catalogue.functions, function.name: function})

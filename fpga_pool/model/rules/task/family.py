@@ -203,7 +203,7 @@ class TaskFamily:
         settings: PoolSettings,
         policy: TaskPolicy,
     ) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._settings = settings
         self._policy = policy
         self._put_off_until_s = 0.0
@@ -212,7 +212,7 @@ class TaskFamily:
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[TaskView] | None:
         """Read the waiting tasks, and the slots that they could get."""
-        view = task_view(tx, self._catalogue, now_s)
+        view = task_view(tx, self.catalogue, now_s)
         self.waits = view is not None
         return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
 

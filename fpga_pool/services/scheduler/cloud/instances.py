@@ -7,9 +7,8 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.pool import Lease, Slot
@@ -29,8 +28,10 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.sync import differences
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
+from fpga_pool.services.scheduler.planner import DesignCatalogue
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -49,14 +50,14 @@ class Instances:
         self,
         store: Store,
         writer: Callable[[str], ShardWriter],
-        catalogue: Catalogue,
+        designs: DesignCatalogue,
         settings: PoolSettings,
         clock: Clock,
         placement: Allocations | None,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._catalogue = catalogue
+        self._designs = designs
         self._settings = settings
         self._clock = clock
         self._placement = placement
@@ -75,9 +76,11 @@ class Instances:
             return slots
         claim = Claim(host=host, instance=instance, project_id=project_id, wanted=wanted, allocated=allocated)
 
-        def work(tx: Transaction) -> list[Slot]:
+        def work(writing: Transaction) -> list[Slot]:
+            tx = cast("SqlTransaction", writing)
             require_agent(tx.host(host), agent_id)
-            return claim_slots(tx, claim, self._catalogue, self._settings, self._clock())
+            self._designs.visible(tx, project_id, {wanted.function}).function(wanted.function)
+            return claim_slots(tx, claim, self._designs.everything(tx), self._settings, self._clock())
 
         slots = self._writer(found.shard).run(work)
         names = ", ".join(slot.name for slot in slots)

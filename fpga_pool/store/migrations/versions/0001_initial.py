@@ -210,6 +210,7 @@ def _create_jobs() -> None:
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
+    op.create_index("ix_jobs_newest", "jobs", ["created_at", "uuid"])
     op.create_index("ix_jobs_newest_of_project", "jobs", ["project_id", "created_at", "uuid"])
     op.create_index("ix_jobs_of_batch", "jobs", ["batch_uuid", "index"])
 

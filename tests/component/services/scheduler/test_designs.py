@@ -7,9 +7,25 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.model.exceptions import BitstreamRefused, DuplicateId, InvalidInput, QuotaExceeded, UnknownFunction
+from fpga_pool.model.exceptions import (
+    BitstreamRefused,
+    Conflict,
+    DuplicateId,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    UnknownFunction,
+)
+from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.requests import EventPage
-from fpga_pool.model.messages.work import DesignChange, DesignRequest
+from fpga_pool.model.messages.work import (
+    DesignChange,
+    DesignRequest,
+    PipelineRequest,
+    ShareRequest,
+    SubtaskRequest,
+    TaskRequest,
+)
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.rpc.identity import key_text
@@ -115,6 +131,78 @@ def test_revoked_functions_leave_jobs_and_slots(running, until):
     assert running.states(batch) == ["FAILED", "WAITING_INPUT"]
     assert running.jobs(batch)[0].error_code == "fpga_pool.design_withdrawn"
     until(lambda: slot in {name for name, function in agent.ahead if function == "aes"})
+
+
+def test_tasks_and_pipelines_of_those_who_may_name_a_design_get_slots_for_it_and_end_with_it(running, until):
+    agent = running.host()
+    design = running.api.create_design(request(kind="large"))
+    works = of_each_kind(running, agent, design.function)
+    for create, _ in works:
+        with pytest.raises(UnknownFunction, match="is not that of an approved design that the project may use"):
+            create("p")
+    running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
+    for create, jobs in works:
+        with pytest.raises(UnknownFunction, match="is not that of an approved design"):
+            create("q")
+        made = create("p")
+        until(lambda jobs=jobs, made=made: [job.state for job in jobs(made)] == ["WAITING_INPUT"])
+        (job,) = jobs(made)
+        assert job.slot.endswith("/c/r2")  # the one of its kind
+        with pytest.raises(Conflict, match="1 jobs of"):
+            running.api.delete_design("p", design.uuid)
+        running.api.change_design(design.uuid, DesignChange(state="REVOKED"))
+        (ended,) = jobs(made)
+        assert (ended.state, ended.error_code) == ("FAILED", "fpga_pool.design_withdrawn")
+        running.released(job)
+        running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
+
+
+def of_each_kind(running, agent, function):
+    """How a project creates a task and a pipeline of one job, and the jobs of either."""
+
+    def task(project):
+        share = ShareRequest(uuid=str(uuid.uuid4()), name="", requester=agent.name, input_bytes=1000)
+        named = {"uuid": str(uuid.uuid4()), "project_id": project, "user_id": "u", "name": "n"}
+        return running.api.create_task(TaskRequest(**named, function=function, shares=(share,)))
+
+    def pipeline(project):
+        subtask = SubtaskRequest(
+            uuid=str(uuid.uuid4()), name="one", function=function, requester=agent.name, input_bytes=1000
+        )
+        named = {"uuid": str(uuid.uuid4()), "project_id": project, "user_id": "u", "name": "n"}
+        return running.api.create_pipeline(PipelineRequest(**named, subtasks=(subtask,)))
+
+    return (
+        (task, lambda made: running.api.task("p", made.uuid).share_list),
+        (pipeline, lambda made: running.api.pipeline("p", made.uuid).subtask_list),
+    )
+
+
+def test_instances_of_those_who_may_name_a_design_get_slots_for_it_and_it_stays_while_they_do(running, until):
+    agent, design = running.host(), running.api.create_design(request(kind="large"))
+    wanted = AcceleratorRequest(function=design.function)
+
+    def claim(instance, project):
+        return [slot.name for slot in running.api.claim_slots(agent.name, agent.name, instance, project, wanted)]
+
+    for decided in (DesignChange(), DesignChange(state="APPROVED")):
+        running.api.change_design(design.uuid, decided)
+        with pytest.raises(UnknownFunction, match="is not that of an approved design that the project may use"):
+            claim("vm", "q")
+    assert claim("vm", "p") == [f"{agent.name}/c/r2"]
+    (known,) = running.api.observations().designs
+    assert (known.function, known.project_id) == (design.function, "p")
+    running.api.change_design(design.uuid, DesignChange(state="REVOKED", reason="a fault"))
+    assert running.api.observations().designs == ()
+    with pytest.raises(UnknownFunction):  # as when it is started again
+        claim("vm", "p")
+    for project in ("p", None):
+        with pytest.raises(Conflict, match="1 instances have mine"):
+            running.api.delete_design(project, design.uuid)
+    running.api.release_slots(agent.name, agent.name, "vm")
+    with pytest.raises(NotFound):
+        running.api.delete_design("q", design.uuid)
+    assert running.api.delete_design(None, design.uuid).uuid == design.uuid
 
 
 def test_what_is_submitted_and_decided_is_told_and_listed_with_the_request_that_caused_it(running):
