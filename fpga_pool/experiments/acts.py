@@ -25,7 +25,7 @@ from rich.console import Console
 
 from fpga_pool.client import BatchProgress, BatchResult, Client, JobSpec, RunSettings
 from fpga_pool.experiments.embedded import Machine, Options, start_pool, stop_pool
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState, ProcessState
 from fpga_pool.model.objects.pool import Job, JobState, LeaseKind, Slot, SlotState
 from fpga_pool.services.audit import audit
@@ -107,15 +107,19 @@ class _Stage:
         self._process.wait(WAIT_S)
 
     def wait(self, what: str, look: Callable[[], T], progress: Callable[[], str] = lambda: "") -> T:
-        """Return what a look finds, once that is true, with the progress shown until then; _NotShown if it never is."""
+        """Return what a look finds, once that is true, with the progress shown until then; _NotShown if it never is.
+
+        A scheduler that is too busy to answer is asked again.
+        """
         end_s = time.monotonic() + WAIT_S
         with self._console.status(f"waiting: {what}") as status:
-            while not (found := look()):
-                status.update(f"waiting: {what} {progress()}")
-                if time.monotonic() > end_s:
-                    raise _NotShown(f"not within {WAIT_S:g} s: {what}")
+            while time.monotonic() < end_s:
+                with contextlib.suppress(ServiceUnavailable):
+                    if found := look():
+                        return found
+                    status.update(f"waiting: {what} {progress()}")
                 time.sleep(_LOOK_S)
-        return found
+        raise _NotShown(f"not within {WAIT_S:g} s: {what}")
 
     def findings(self) -> list[str]:
         """Return what contradicts the pool's invariants when nothing is under way."""

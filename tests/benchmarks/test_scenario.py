@@ -3,15 +3,17 @@
     pytest tests/benchmarks/test_scenario.py -s
 
 63 hosts with four cards of four slots each and a CPU worker; batches of 1,000 jobs at 0, 60 and 120 s, 900 online
-jobs.  CPU time of this process without imports; nothing is asserted about it.
+jobs.  JOBS=10 makes it a hundredth of that.  CPU time of this process without imports; nothing is asserted about it.
 """
 
+import os
 import time
 
 from fpga_pool.cli.sim.pool import load
 from fpga_pool.services.audit import audit
 
-SCENARIO = """
+JOBS = int(os.environ.get("JOBS", "1000"))
+SCENARIO = f"""
 [hosts.node]
 count = 63
 board = "kintex7"
@@ -27,15 +29,15 @@ every_s = 60
 
 [[batches.jobs]]
 function = "dnn"
-count = 1000
+count = {JOBS}
 input_bytes = [50_000_000, 200_000_000]
 requester = ["node-1", "node-2", "node-3", "node-4", "node-5", "node-6", "node-7", "node-8"]
 
 [[online]]
 name = "online"
-count = 900
+count = {JOBS * 9 // 10}
 rate_per_s = 5
-function = { aes = 1, sha256 = 1, gmm = 1 }
+function = {{ aes = 1, sha256 = 1, gmm = 1 }}
 input_bytes = [500_000_000, 2_000_000_000]
 requester = ["node-10", "node-11", "node-12"]
 """

@@ -1,6 +1,10 @@
 """What the dashboard does to its page, on answers that are known."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 from playwright.sync_api import expect
@@ -8,11 +12,12 @@ from playwright.sync_api import expect
 from fpga_pool.model.objects.pool import SlotState
 from support.answers import FixedPool, served_answers
 from support.browser import running_browser, watched_page
-from support.drawings import DRAWINGS, drawings
+from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
 HOSTS, RUNNING = 40, 20
 #: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
 TOLERANCE = 2
+TIMEOUT_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +106,17 @@ def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool)
     dashboard.complaints.clear()  # the console tells of the refusal
 
 
-def test_views_are_drawn_as_they_were(browser):
-    """``python -m support.drawings DIRECTORY`` stores new drawings, and pictures to be looked at."""
-    found, stored = drawings(browser), json.loads(DRAWINGS.read_text())
+def test_views_are_drawn_as_they_were(tmp_path):
+    """The command that stores new drawings, and pictures to be looked at, runs in a copy of the tests."""
+    tests, pictures = tmp_path / "tests", tmp_path / "drawings"
+    shutil.copytree(DRAWINGS.parents[1] / "support", tests / "support")
+    (tests / "functional").mkdir()
+    command = [sys.executable, "-m", "support.drawings", pictures]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tests)}, check=True, timeout=TIMEOUT_S)
+    found, stored = (json.loads(path.read_text()) for path in (tests / "functional" / DRAWINGS.name, DRAWINGS))
     assert found.keys() == stored.keys()
     assert [name for name in stored if not alike(found[name], stored[name])] == []
+    assert len(list(pictures.glob("*.png"))) == len(VIEWS) * len(SCHEMES) * len(WIDTHS)
 
 
 def alike(one, other):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,8 @@ mkdir -p /etc/sysusers.d /etc/tmpfiles.d /etc/fpga_pool
 cp fpga_pool.conf /etc/fpga_pool/
 exec bash "$@"
 """
+#: No systemd runs here: units are enabled and not started.  A package that pip would have to fetch is a failure.
+OFFLINE = {"SYSTEMD_OFFLINE": "1", "PIP_NO_INDEX": "1"}
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "systemd-sysusers", "systemd-tmpfiles"))),
@@ -58,7 +61,8 @@ def install(name, tmp_path):
     (tmp_path / "scratch").mkdir()
     (tmp_path / "machine.sh").write_text(MACHINE)
     shell = ("unshare", "--mount", "bash", "machine.sh")
-    return run(path_of(name), tmp_path, shown(name), pool=False, shell=shell)
+    todo = [replace(one, text=one.text.replace("enable --now", "enable")) for one in shown(name)]
+    return run(path_of(name), tmp_path, todo, pool=False, shell=shell, extra=OFFLINE)
 
 
 def test_a_controller_is_installed_as_its_page_shows(mariadb, programs, tmp_path, monkeypatch):
@@ -78,6 +82,6 @@ def test_the_panel_of_horizon_is_enabled_as_its_page_shows(tmp_path):
     assert len(list(packages.glob("openstack_dashboard/local/enabled/_2*.py"))) == 3
 
 
-def test_the_hook_of_a_compute_node_is_installed_as_its_page_shows(tmp_path):
+def test_a_compute_node_is_installed_as_its_page_shows(tmp_path):
     (tmp_path / "fpga_pool.conf").touch()
     assert install("admin/compute-node", tmp_path) == []

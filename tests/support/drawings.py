@@ -62,7 +62,7 @@ _READ = """() => {
 }"""
 
 
-def drawings(browser: Browser, pictures: Path | None = None) -> dict[str, Any]:
+def drawings(browser: Browser, pictures: Path) -> dict[str, Any]:
     """Return by view and width what is where, and by view and scheme in which colours; pictures go to a directory."""
     pool, asked = FixedPool(hosts=1, running=4), Counter[str]()
     pool.turn(1)
@@ -87,8 +87,7 @@ def drawings(browser: Browser, pictures: Path | None = None) -> dict[str, Any]:
                     watched.open(view)
                     expect(page.locator(part)).to_have_count(count)
                     seen = page.evaluate(_READ)
-                    if pictures:
-                        page.screenshot(path=pictures / f"{view}-{scheme}-{width}.png", full_page=True)
+                    page.screenshot(path=pictures / f"{view}-{scheme}-{width}.png", full_page=True)
                     found[f"{view} {scheme}"] = seen["colours"]
                     found[f"{view} {width}"] = {name: seen[name] for name in ("places", "marks", "isTooWide")}
     return found

@@ -3,11 +3,16 @@
 import importlib.util
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("sphinx", reason="the documentation's extra is not installed")
 ROOT = Path(__file__).parents[3]
+#: Servers that pages name as examples; on a reader's machine, or nowhere.
+EXAMPLES = re.compile(r"127\.0\.0\.1|localhost|controller|([\w-]+\.)*example\.(org|com|net)|\[?::1\]?")
+#: Addresses of other sites.  That they still answer, `sphinx-build -b linkcheck` says, where there is a network.
+SITES = {"https://prometheus.io"}
 
 
 @pytest.fixture
@@ -31,3 +36,14 @@ def test_links_to_missing_files_and_anchors_are_found(links, tmp_path):
 def test_links_of_a_markdown_page_lead_to_files(name):
     targets = re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text())
     assert [target for target in targets if "://" not in target and not (ROOT / target).is_file()] == []
+
+
+def test_addresses_of_other_sites_are_complete_and_known():
+    pages = [path for kind in ("rst", "ipynb") for path in (ROOT / "doc" / "source").rglob(f"*.{kind}")]
+    found = set()
+    for page in [*pages, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for address in re.findall(r"\bhttps?:[^\s<>`\"'|)\]}\\]*", page.read_text()):
+            server = urlsplit(address.rstrip(".,;:")).hostname
+            if not (server and EXAMPLES.fullmatch(server)):
+                found.add(address.rstrip(".,;:"))
+    assert found == SITES

@@ -21,7 +21,7 @@ const SHOWN = 200;
 /** The limit is drawn where it is at most so many times what is sent. */
 const MOST_ROOM = 8;
 /** An axis that is too short gets longer by this factor. */
-const LONGER = 1.25;
+const LONGER = 1.5;
 const HEIGHT = 130;
 const LEFT = 86;
 const TOP = 14;
@@ -86,15 +86,21 @@ export class EgressView {
       [...Map.groupBy(flows, ({ job }) => job.requester)].sort(([a], [b]) => byName(a, b)),
       ([name]) => name,
       ([name]) => makeChart(name),
-      (figure, [name, ofRequester]) => Object.assign(figure, { flows: ofRequester, limit: limits.get(name) ?? null }),
+      (figure, [name, ofRequester]) =>
+        Object.assign(figure, { flows: ofRequester, scale: { zero, last, limit: limits.get(name) ?? null } }),
     );
-    // Their width depends on how many there are.
-    const end = performance.now() + FRAME_MS;
-    const drawn = [...this.charts.children].map((figure) => this.#showPlan(figure, zero, last, end));
-    if (drawn.includes(false)) requestAnimationFrame(() => this.update());
+    this.#showPlans();
     this.move();
     this.#flows = flows;
     this.#showFlows();
+  }
+
+  /** Draw the charts whose plan has changed, in more than one frame where there is much to draw. */
+  #showPlans() {
+    const end = performance.now() + FRAME_MS;
+    const changed = [...this.charts.children].filter(hasChanged);
+    while (changed.length && performance.now() < end) this.#showPlan(changed.shift());
+    if (changed.length) requestAnimationFrame(() => this.#showPlans());
   }
 
   /** Show the flows under way with their rates. */
@@ -126,7 +132,7 @@ export class EgressView {
       const total = figure.flows.reduce((sum, flow) => sum + rateAt(flow, now), 0);
       const rates = figure.flows.map(({ job }) => this.#measured.get(job.uuid)).filter((bps) => bps !== undefined);
       const measured = rates.length ? `, measured ${rate(rates.reduce((sum, bps) => sum + bps))}` : "";
-      const planned = `${rate(total)} of ${rate(figure.limit)}`;
+      const planned = `${rate(total)} of ${rate(figure.scale.limit)}`;
       setText(figure.firstChild, `${figure.getAttribute("data-host")}: ${planned}${measured}`);
       const { svg, axis, bottom, zero } = figure.chart;
       svg.querySelector(".mark.now")?.remove();
@@ -135,18 +141,13 @@ export class EgressView {
     }
   }
 
-  /** Draw the planned rates of a requester's flows, where the plan has changed; return false after the frame's time. */
-  #showPlan(figure, zero, last, end) {
-    const { flows, limit, clientWidth } = figure;
-    const plan = flows.map(({ job, begin }) => `${job.uuid} ${job.attempt} ${begin} ${job.start_s}`);
-    const drawn = [...plan, zero, last, limit, clientWidth].join();
-    if (figure.drawn === drawn) return true;
-    if (performance.now() > end) return false;
-    figure.drawn = drawn;
+  /** Draw the planned rates of a requester's flows. */
+  #showPlan(figure) {
+    const { flows, scale } = figure;
     const open = (job) => this.open("job", `${job.batch_uuid}.${job.uuid}`);
-    figure.chart = { zero, ...drawRates(flows, { zero, last, limit, open }, clientWidth || 480) };
+    figure.drawn = planOf(figure);
+    figure.chart = { zero: scale.zero, ...drawRates(flows, { ...scale, open }, figure.clientWidth || 480) };
     figure.lastChild.replaceChildren(figure.chart.svg);
-    return true;
   }
 
   #makeRow(job) {
@@ -171,6 +172,20 @@ export class EgressView {
 
 const makeChart = (name) =>
   h("figure", { "aria-label": `Egress of ${name}`, data: { host: name } }, h("figcaption"), h("div"));
+
+/** Return what the chart of a requester shows: of its width, too, which depends on how many charts there are. */
+const planOf = ({ flows, scale: { zero, last, limit }, clientWidth }) => [
+  zero,
+  last,
+  limit,
+  clientWidth,
+  ...flows.map(({ job }) => (job.plan ??= `${job.uuid} ${job.attempt} ${job.dispatched_at} ${job.start_s}`)),
+];
+
+function hasChanged(figure) {
+  const plan = planOf(figure);
+  return figure.drawn?.length !== plan.length || plan.some((part, place) => part !== figure.drawn[place]);
+}
 
 /** Return the planned rate of a job's input at a moment, bits per second. */
 function rateAt({ job, begin }, at) {
