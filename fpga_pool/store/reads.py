@@ -95,7 +95,7 @@ class Reads(FamilyReads):
             self._all(Job, statements.by_keys(Job), {"keys": some})
         return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str, *, heard: bool = False) -> Host:
         return self._one(Host, name)
 
     def slot(self, name: str) -> Slot:
