@@ -41,11 +41,13 @@ class Memory:
         self._lock = threading.Lock()
         self._shards: dict[str, ShardMemory] = {}
 
-    def at(self, generations: Mapping[str, int]) -> dict[str, ShardMemory]:
-        """Return what is remembered of shards in exactly these generations."""
+    def at(self, generations: Mapping[str, int] | None) -> dict[str, ShardMemory]:
+        """Return what is remembered of shards in exactly these generations; None = as they were last."""
         with self._lock:
             known = self._shards.items()
-            return {name: shard for name, shard in known if shard.generation == generations.get(name)}
+            return {
+                name: shard for name, shard in known if generations is None or shard.generation == generations.get(name)
+            }
 
     def learn(self, name: str, found: ShardMemory) -> None:
         """Remember a shard that was read, unless a later generation is known."""

@@ -81,6 +81,10 @@ class Reads(FamilyReads):
         query = statements.designs(of_project=project_id is not None)
         return self._all(Design, query, {"states": list(states), "project": project_id})
 
+    def design_functions(self, states: Collection[DesignState]) -> list[str]:
+        """Return the functions of the designs in some states, in order."""
+        return list(self._execute(statements.DESIGN_FUNCTIONS, Design, values={"states": list(states)}).scalars())
+
     def design_of(self, function: str) -> Design | None:
         """Return the design of a function; None = there is none."""
         found = self._all(Design, statements.all_of(Design).where(DESIGNS.c.function == function))

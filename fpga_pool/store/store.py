@@ -162,10 +162,13 @@ class Store:
             self._memory.learn(shard, learned)
 
     @contextmanager
-    def looking(self) -> Iterator[SqlReading]:
-        """Begin to read what one statement says; two may see different moments of the database."""
+    def looking(self, *, aged: bool = False) -> Iterator[SqlReading]:
+        """Begin to read what one statement says; two may see different moments of the database.
+
+        `aged`: hosts, slots and jobs may be as they were when this process saw them last.
+        """
         with translated(), self._single_reads.connect() as connection:
-            yield SqlReading(connection, "")
+            yield SqlReading(connection, "", remembered=self._memory.at(None) if aged else None)
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""

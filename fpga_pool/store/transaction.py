@@ -23,7 +23,7 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Ru
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
-from fpga_pool.store.memory import Memory, RememberingReads
+from fpga_pool.store.memory import Memory, RememberingReads, ShardMemory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among, by_keys
 from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
@@ -373,8 +373,15 @@ class SqlReading(SqlTransaction):
     batch = Reads.batch
     flush = Reads.flush
 
-    def __init__(self, connection: Connection, scope: str, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        scope: str,
+        memory: Memory | None = None,
+        remembered: Mapping[str, ShardMemory] | None = None,
+    ) -> None:
         RememberingReads.__init__(self, connection, scope, memory)
+        self._remembered = remembered
 
     @property
     def shard(self) -> Shard:
