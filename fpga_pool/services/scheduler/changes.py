@@ -41,12 +41,11 @@ def _committed(tx: SqlTransaction) -> dict[str, Committed]:
     jobs: dict[str, list[Job]] = {}
     for _, job in tx.changes(Job):
         jobs.setdefault(job.batch_uuid, []).append(job)
-    seen = {tx.shard.name: tx.shard.pool_generation + 1}
     return {
         batch.uuid: Committed(
             batch=batch,
             jobs=[changed(job, history=()) for job in sorted(jobs[batch.uuid], key=lambda job: job.index)],
-            seen=seen,
+            seen={tx.shard.name: tx.shard.pool_generation + 1},
         )
         for _, batch in tx.changes(Batch)
         if len(jobs.get(batch.uuid, ())) == batch.jobs
