@@ -108,8 +108,8 @@ class Transaction(Protocol):
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         """Return these jobs, as far as they exist; each is cached from then on, so that `job` needs no query."""
 
-    def host(self, name: str) -> Host:
-        """Return a host."""
+    def host(self, name: str, *, heard: bool = False) -> Host:
+        """Return a host; its last heartbeat, `beat` and `heard_at`, is the stored one only if it is to be `heard`."""
 
     def slot(self, name: str) -> Slot:
         """Return a slot."""

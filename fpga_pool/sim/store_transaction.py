@@ -71,7 +71,7 @@ class MemoryTransaction:
         # Sets have another order in every process.
         return [job for uuid in sorted(uuids) if (job := self._store.get(Job, uuid)) is not None]
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str, *, heard: bool = False) -> Host:
         return self._get(Host, name)
 
     def slot(self, name: str) -> Slot:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -222,6 +222,10 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     engine.pool._pre_ping = False  # noqa: SLF001  # oslo.db has each connection tried each time; see `_try`
     if engine.driver == "pymysql":
         engine.dialect.do_rollback = _roll_back
+        # It parses the description of every column of every answer, in Python: once is enough.
+        parsing = engine.dialect.loaded_dbapi.connections
+        packet = parsing.FieldDescriptorPacket
+        parsing.FieldDescriptorPacket = lru_cache(4096)(getattr(packet, "__wrapped__", packet))
     event.listen(engine, "connect", partial(_set_up_session, engine.dialect, _SESSION_SETTINGS[backend]))
     event.listen(engine, "begin", _begin_on_server)
     event.listen(engine, "checkin", _note_use)

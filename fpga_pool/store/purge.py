@@ -205,6 +205,7 @@ def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
 def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
     """Remove slots that nobody holds and nothing runs on, with their commands and leases of the past."""
     tx.flush()
+    tx.note_removal()
     with translated():
         keep_usage_of_leases(tx.connection, LEASES.c.slot.in_(names))
         for column in (COMMANDS.c.slot, LEASES.c.slot, SLOTS.c.name):
@@ -218,6 +219,7 @@ def remove_host(store: Store, shard: str, name: str) -> None:
     with store.transaction(shard) as tx:
         if tx.slots(name) or tx.connection.execute(select(PROCESSES.c.uuid).where(*held)).first():
             raise Conflict(f"host {name}: it has slots, or runs processes of gangs")
+        tx.note_removal()
         with translated():
             tx.connection.execute(delete(PROCESSES).where(held[0]))
             tx.connection.execute(delete(PROCESSORS).where(PROCESSORS.c.host == name))

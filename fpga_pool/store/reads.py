@@ -81,6 +81,10 @@ class Reads(FamilyReads):
         query = statements.designs(of_project=project_id is not None)
         return self._all(Design, query, {"states": list(states), "project": project_id})
 
+    def design_functions(self, states: Collection[DesignState]) -> list[str]:
+        """Return the functions of the designs in some states, in order."""
+        return list(self._execute(statements.DESIGN_FUNCTIONS, Design, values={"states": list(states)}).scalars())
+
     def design_of(self, function: str) -> Design | None:
         """Return the design of a function; None = there is none."""
         found = self._all(Design, statements.all_of(Design).where(DESIGNS.c.function == function))
@@ -95,7 +99,7 @@ class Reads(FamilyReads):
             self._all(Job, statements.by_keys(Job), {"keys": some})
         return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str, *, heard: bool = False) -> Host:
         return self._one(Host, name)
 
     def slot(self, name: str) -> Slot:

@@ -262,6 +262,9 @@ FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TI
 
 # ---- Designs
 
+#: The functions of the designs in one of `states`.
+DESIGN_FUNCTIONS = select(DESIGNS.c.function).where(_among(DESIGNS.c.state, "states")).order_by(DESIGNS.c.function)
+
 
 @cache
 def designs(*, of_project: bool) -> Select[Any]:

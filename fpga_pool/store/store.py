@@ -20,6 +20,7 @@ from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
+from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
 from fpga_pool.store.tables import (
@@ -87,6 +88,7 @@ class Store:
         self.engine = engine.connect(connection, **engine_options)
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
+        self._memory = Memory()
 
     def close(self) -> None:
         """Give up all connections."""
@@ -121,7 +123,7 @@ class Store:
     def admission(self) -> Iterator[SqlTransaction]:
         """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
         with self._writing() as connection:
-            tx = SqlTransaction(connection, NO_SHARD)
+            tx = SqlTransaction(connection, NO_SHARD, self._memory)
             yield tx
             tx.flush()
 
@@ -138,10 +140,13 @@ class Store:
                 _lock(connection, shard)
             else:
                 _fence(connection, shard, owner, epoch, changes=1)
-            found = Reads(connection, "").shard_named(shard)
-            tx = SqlTransaction(connection, replace(found, pool_generation=found.pool_generation - 1))
+            shards = {one.name: one for one in Reads(connection, "").shards()}
+            found = replace(shards[shard], pool_generation=shards[shard].pool_generation - 1)
+            generations = {name: one.pool_generation for name, one in shards.items()}
+            tx = SqlTransaction(connection, found, self._memory, generations | {shard: found.pool_generation})
             yield tx
             tx.flush()
+        self._memory.follow(shard, found.pool_generation, tx.committed())
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
@@ -150,13 +155,20 @@ class Store:
         `shard` names the one whose generation the reader wants to know, and whose slots, jobs and leases it lists.
         """
         with translated(), self._snapshots.connect() as connection:
-            yield SqlReading(connection, shard or "")
+            tx = SqlReading(connection, shard or "", self._memory if shard else None)
+            yield tx
+            learned = tx.learned() if shard else None
+        if shard and learned is not None:
+            self._memory.learn(shard, learned)
 
     @contextmanager
-    def looking(self) -> Iterator[SqlReading]:
-        """Begin to read what one statement says; two may see different moments of the database."""
+    def looking(self, *, aged: bool = False) -> Iterator[SqlReading]:
+        """Begin to read what one statement says; two may see different moments of the database.
+
+        `aged`: hosts, slots and jobs may be as they were when this process saw them last.
+        """
         with translated(), self._single_reads.connect() as connection:
-            yield SqlReading(connection, "")
+            yield SqlReading(connection, "", remembered=self._memory.at(None) if aged else None)
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""

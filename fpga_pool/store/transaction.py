@@ -23,6 +23,7 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Ru
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
+from fpga_pool.store.memory import Memory, RememberingReads, ShardMemory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among, by_keys
 from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
@@ -116,7 +117,7 @@ T = TypeVar("T")
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
 
 
-class SqlTransaction(Reads):
+class SqlTransaction(RememberingReads):
     """Reads and writes of one fenced transaction on one shard; `flush` ends it.
 
     `add` looks before it writes, so that a refused one leaves the transaction usable.
@@ -124,17 +125,19 @@ class SqlTransaction(Reads):
 
     request_id = ""
 
-    def __init__(self, connection: Connection, shard: Shard) -> None:
-        super().__init__(connection, shard.name)
+    def __init__(
+        self,
+        connection: Connection,
+        shard: Shard,
+        memory: Memory | None = None,
+        found_in: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(connection, shard.name, memory, found_in)
         self._shard = shard
         self._generation = shard.pool_generation + 1
         #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
         #: stored.
         self._saved: dict[type, dict[str, Any]] = {}
-        #: By class and key, what was saved at any time, as it was before this transaction.
-        self._before: dict[type, dict[str, Any]] = {}
-        #: By class, the keys of what was added.
-        self._added: dict[type, dict[str, None]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
@@ -178,7 +181,7 @@ class SqlTransaction(Reads):
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
                 if cls is Lease:
-                    self._touch(thing.slot)
+                    self._hold(thing)
 
     def _insert_new(self, cls: type, new: list[Any]) -> None:
         """Insert objects, or refuse all of them: by a look at first, unless the database undoes a refused statement."""
@@ -220,7 +223,7 @@ class SqlTransaction(Reads):
         self._saved.setdefault(cls, {}).setdefault(key, known)
         self._before.setdefault(cls, {}).setdefault(key, known)
         if isinstance(thing, Lease):
-            self._touch(thing.slot)
+            self._hold(self._known[cls, key])
         elif isinstance(thing, Job):
             self.changed_batches.add(thing.batch_uuid)
 
@@ -324,8 +327,10 @@ class SqlTransaction(Reads):
         if matched.rowcount != len(rows):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed concurrently; read it and retry")
 
-    def _touch(self, slot: str) -> None:
-        """Count a slot as changed: its lease is part of its published state."""
+    def _hold(self, lease: Lease) -> None:
+        """Note a changed lease, and count its slot as changed: the lease is part of its published state."""
+        slot = lease.slot
+        self._changed_leases[slot] = lease if lease.state is LeaseState.HELD else None
         stored = self._one(Slot, slot)  # may have to read it, and write first what was saved
         self._saved.setdefault(Slot, {}).setdefault(slot, stored)
         self._changed.setdefault(Slot, set()).add(slot)
@@ -368,8 +373,15 @@ class SqlReading(SqlTransaction):
     batch = Reads.batch
     flush = Reads.flush
 
-    def __init__(self, connection: Connection, scope: str) -> None:
-        Reads.__init__(self, connection, scope)
+    def __init__(
+        self,
+        connection: Connection,
+        scope: str,
+        memory: Memory | None = None,
+        remembered: Mapping[str, ShardMemory] | None = None,
+    ) -> None:
+        RememberingReads.__init__(self, connection, scope, memory)
+        self._remembered = remembered
 
     @property
     def shard(self) -> Shard:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ LOG = logging.getLogger(__name__)
 WAITING = 24
 #: What other schedulers change is seen within this.
 LOOK_S = 0.5
+#: So many batches are kept as they were left, each of so many jobs at most.
+KEPT, SMALL_BATCH = 256, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +36,20 @@ class Committed:
     seen: dict[str, int]
 
 
-def _committed(tx: SqlTransaction, batch_uuid: str) -> Committed | None:
-    """Return a batch as a transaction has left it; None unless it has changed the batch and each of its jobs."""
-    batch = next((now for _, now in tx.changes(Batch) if now.uuid == batch_uuid), None)
-    jobs = [changed(now, history=()) for _, now in tx.changes(Job) if now.batch_uuid == batch_uuid]
-    if batch is None or len(jobs) < batch.jobs:
-        return None
-    seen = {tx.shard.name: tx.shard.pool_generation + 1}
-    return Committed(batch=batch, jobs=sorted(jobs, key=lambda job: job.index), seen=seen)
+def _committed(tx: SqlTransaction) -> dict[str, Committed]:
+    """Return the batches that a transaction has changed with each of their jobs, as it has left them."""
+    jobs: dict[str, list[Job]] = {}
+    for _, job in tx.changes(Job):
+        jobs.setdefault(job.batch_uuid, []).append(job)
+    return {
+        batch.uuid: Committed(
+            batch=batch,
+            jobs=[changed(job, history=()) for job in sorted(jobs[batch.uuid], key=lambda job: job.index)],
+            seen={tx.shard.name: tx.shard.pool_generation + 1},
+        )
+        for _, batch in tx.changes(Batch)
+        if len(jobs.get(batch.uuid, ())) == batch.jobs
+    }
 
 
 class Watch:
@@ -75,6 +84,13 @@ class Changes:
         #: By batch, what is told to the waiting requests.
         self._watches: dict[str, set[Watch]] = {}
         self._waiting = 0
+        #: The batches that changed last, as far as that is known without reading them.
+        self._last: OrderedDict[str, Committed] = OrderedDict()
+
+    def last(self, batch_uuid: str) -> Committed | None:
+        """Return how a transaction of this process has left a batch; None if none did, or a later one left it open."""
+        with self._lock:
+            return self._last.get(batch_uuid)
 
     @contextmanager
     def watching(self, batch_uuid: str) -> Iterator[Watch | None]:
@@ -112,17 +128,25 @@ class Changes:
         def transaction() -> Iterator[Transaction]:
             with begin() as tx:
                 yield tx
+            committed = _committed(tx)
             with self._lock:
-                for batch_uuid in tx.changed_batches & self._watches.keys():
-                    committed = _committed(tx, batch_uuid)
-                    for watch in self._watches[batch_uuid]:
-                        watch.tell(committed)
+                for batch_uuid in tx.changed_batches:
+                    self._keep(batch_uuid, committed.get(batch_uuid))
+                    for watch in self._watches.get(batch_uuid, ()):
+                        watch.tell(committed.get(batch_uuid))
             try:
                 self._observer(tx)
             except Exception:  # what is committed must not look as if it were not
                 LOG.exception("a committed change was not counted")
 
         return transaction
+
+    def _keep(self, batch_uuid: str, committed: Committed | None) -> None:
+        self._last.pop(batch_uuid, None)
+        if committed is not None and committed.batch.jobs <= SMALL_BATCH:
+            self._last[batch_uuid] = committed
+            if len(self._last) > KEPT:
+                self._last.popitem(last=False)
 
 
 #: How often hosts and slots are counted, to notice that one was removed.

@@ -64,7 +64,7 @@ class DesignRequests:
             store_bitstream(tx, design.uuid, request.bitstream)
             return tx.design(design.uuid)  # with the request as its cause
 
-        design = service.admit(Design, request, create)
+        design, _ = service.admit(Design, request, create)
         service.publish(notifications(Design, [(design, entry) for entry in design.history]))
         LOG.info("design %s of project %s: %s, %s", design.uuid, design.project_id, design.function, design.state)
         return design

@@ -25,6 +25,7 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
+from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
@@ -90,31 +91,31 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     def create_batch(self, context: Context, request: BatchRequest, wait_s: float) -> JobChanges:
         service = self._service
         if wait_s <= 0:
-            return JobChanges(batch=self._create_batch(request), jobs=(), seen={}, at=service.clock())
+            return JobChanges(batch=self._create_batch(request)[0], jobs=(), seen={}, at=service.clock())
         committed = None
         with service.changes.watching(request.uuid) as watch:
-            batch = self._create_batch(request)
+            batch, limits = self._create_batch(request)
             if watch is not None and not (batch.held or batch.waits_for):
                 committed = watch.wait(min(LONGEST_WAIT_S, wait_s))
         if committed is None:
             jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
         else:
             jobs, seen = _in_states(committed, _PLANNED)
-        tickets = tuple(self._first_tickets(batch.project_id, jobs))
+        tickets = tuple(self._first_tickets(batch.project_id, limits, jobs))
         return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
 
-    def _first_tickets(self, project_id: str, jobs: Sequence[Job]) -> list[Ticket]:
+    def _first_tickets(self, project_id: str, limits: ProjectLimits, jobs: Sequence[Job]) -> list[Ticket]:
         """Return tickets for small inputs that are due; none where the project may have no more of them."""
         due = [
             job
             for job in jobs
             if job.state is JobState.WAITING_INPUT and job.input_bytes <= SMALL_INPUT_BYTES and not job.cancel_requested
         ]
-        with self._service.store.looking() as tx:
-            try:
-                self._service.count_tickets(tx, project_id, len(due))
-            except QuotaExceeded:
-                return []
+        try:
+            self._service.count_tickets(limits, project_id, len(due))
+        except QuotaExceeded:
+            return []
+        with self._service.store.looking(aged=True) as tx:
             return self._tickets(tx, [(job, "send", "") for job in due])
 
     @answers
@@ -129,8 +130,12 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         with_batch: bool,
     ) -> JobChanges:
         store = self._service.store
-        with store.looking() as tx:
-            owned_batch(tx, uuid, project_id)
+        known = self._service.last_committed(uuid)
+        if known is not None:
+            owned(known.batch, project_id, "batch")
+        else:
+            with store.looking() as tx:
+                owned_batch(tx, uuid, project_id)
 
         def look() -> tuple[Sequence[Job], dict[str, int]]:
             return store.changed_jobs(uuid, states=states, changed_after=changed_after)
@@ -139,7 +144,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         if changed_after is None or wait_s <= 0:
             jobs, seen = look()
         else:
-            jobs, seen, batch = self._wait(uuid, states, wait_s, look)
+            jobs, seen, batch = self._wait(uuid, states, changed_after, wait_s, look)
         if with_batch and batch is None:
             with store.looking() as tx:
                 batch = tx.batch(uuid)
@@ -149,21 +154,26 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         self,
         batch_uuid: str,
         states: Collection[JobState],
+        changed_after: Mapping[str, int],
         wait_s: float,
         look: Callable[[], tuple[Sequence[Job], dict[str, int]]],
     ) -> tuple[Sequence[Job], dict[str, int], Batch | None]:
         """Wait until jobs have changed, or until the timeout; return the batch, too, if it need not be read."""
         give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
-        committed: Committed | None = None
+        seen = dict(changed_after)
         with self._service.changes.watching(batch_uuid) as watch:
+            committed = self._service.last_committed(batch_uuid)
             while True:
-                jobs, seen = look() if committed is None else _in_states(committed, states)
+                if committed is None:
+                    jobs, seen = look()
+                elif any(seen.get(name, -1) < at for name, at in committed.seen.items()):
+                    jobs, seen = _in_states(committed, states)
+                else:
+                    jobs = []  # what was seen is as new
                 left_s = give_up_s - time.monotonic()
                 if jobs or watch is None or left_s <= 0:
                     return jobs, seen, None if committed is None else committed.batch
                 committed = watch.wait(min(LOOK_S, left_s))
-                if committed is not None and any(seen.get(name, -1) >= at for name, at in committed.seen.items()):
-                    committed = None  # what was seen is newer
 
     @answers
     def cancel_batch(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
@@ -183,7 +193,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             owned_batch(tx, batch_uuid, project_id)
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
-            self._service.count_tickets(tx, project_id, len(requests))
+            self._service.count_tickets(self._service.limits_of(tx, project_id), project_id, len(requests))
             sources = [source_of(request.source_address, request.source_port) for request in requests]
             purposes: list[Any] = [request.purpose for request in requests]  # checked
             return self._tickets(tx, list(zip(placed, purposes, sources, strict=True)))

@@ -285,11 +285,10 @@ class DesignCatalogue:
 
     def everything(self, tx: SqlTransaction) -> Catalogue:
         """Return it with all designs that may be in slots, whosever they are, for planning."""
-        designs = tx.designs(DECIDED)
-        functions = [design.function for design in designs]
+        functions = tx.design_functions(DECIDED)
         before, made = self._last
         if functions != before:
-            made = extended(self._own, designs)
+            made = extended(self._own, tx.designs(DECIDED))
             self._last = functions, made
         return made
 

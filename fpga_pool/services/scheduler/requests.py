@@ -26,7 +26,7 @@ from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.progress import Flow, flow_of
-from fpga_pool.model.objects.quotas import Quota, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import ProjectLimits, Quota, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import (
@@ -105,17 +105,18 @@ class TenantRequests:
     def jobs(self, context: Context, page: Page) -> list[Job]:
         return self._page(Job, page)
 
-    def _create_batch(self, request: BatchRequest) -> Batch:
+    def _create_batch(self, request: BatchRequest) -> tuple[Batch, ProjectLimits]:
+        """Return the batch, and the limits of its project."""
         service, wanted = self._service, self._with_policy(request)
 
         def create(tx: SqlTransaction) -> Batch:
             catalogue = service.designs.visible(tx, wanted.project_id, {job.function for job in wanted.jobs})
             return create_batch(tx, wanted, catalogue, service.settings.pool, service.clock())
 
-        batch = service.admit(Batch, wanted, create)
+        batch, limits = service.admit(Batch, wanted, create)
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
-        return batch
+        return batch, limits
 
     @answers
     def plan_batch(self, context: Context, request: BatchRequest) -> PlannedBatch:
@@ -157,7 +158,7 @@ class TenantRequests:
     @answers
     def create_gang(self, context: Context, request: GangRequest) -> Gang:
         service = self._service
-        gang = service.admit(
+        gang, _ = service.admit(
             Gang, request, lambda tx: create_gang(tx, request, service.clock(), service.gangs.last_runs)
         )
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
@@ -193,7 +194,7 @@ class TenantRequests:
             catalogue = service.designs.visible(tx, request.project_id, {one.function for one in request.subtasks})
             return create_pipeline(tx, request, catalogue, service.settings.pool, service.clock())
 
-        batch = service.admit(Batch, request, create)
+        batch, _ = service.admit(Batch, request, create)
         LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived("pipeline")
         return batch
@@ -255,7 +256,7 @@ class TenantRequests:
             catalogue = service.designs.visible(tx, request.project_id, {request.function})
             return create_task(tx, request, catalogue, service.settings.pool, service.clock())
 
-        task = service.admit(Task, request, create)
+        task, _ = service.admit(Task, request, create)
         LOG.info("task %s of project %s: %d slots, %s", task.uuid, task.project_id, task.slots, task.topology)
         service.work_arrived("task")
         return task

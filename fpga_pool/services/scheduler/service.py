@@ -37,9 +37,9 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
-from fpga_pool.services.scheduler.changes import Changes, Snapshots
+from fpga_pool.services.scheduler.changes import Changes, Committed, Snapshots
 from fpga_pool.services.scheduler.cloud.instances import Departures, Instances
-from fpga_pool.services.scheduler.cloud.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
+from fpga_pool.services.scheduler.cloud.placement import loops as placement_loops
 from fpga_pool.services.scheduler.cloud.tier_migrations import LOOK_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.enrolment import KeyRing
@@ -201,9 +201,8 @@ class SchedulerService:
             tap=bool(source and server_of(job.requester)),
         )
 
-    def count_tickets(self, tx: SqlTransaction, project_id: str, number: int) -> None:
-        """Count tickets that a project is given now; QuotaExceeded if it would have more than it may."""
-        limits = self.unified(project_id) or self.limits(own_limits(tx.connection, project_id))
+    def count_tickets(self, limits: ProjectLimits, project_id: str, number: int) -> None:
+        """Count tickets that a project with these limits is given now; QuotaExceeded if it would have too many."""
         with self._ticket_lock:
             valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
             check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
@@ -214,20 +213,27 @@ class SchedulerService:
         with self._ticket_lock:
             return self._valid_tickets.of(project_id, self.clock())
 
+    def limits_of(self, tx: SqlTransaction, project_id: str) -> ProjectLimits:
+        """Return the limits of a project."""
+        return self.unified(project_id) or self.limits(own_limits(tx.connection, project_id))
+
     def admit(
         self, kind: type, request: WorkRequest | DesignRequest, create: Callable[[SqlTransaction], StoredT]
-    ) -> StoredT:
+    ) -> tuple[StoredT, ProjectLimits]:
         """Return the object of a kind that `create` stores for a request, in one transaction with others that wait.
+
+        And the limits of its project.
 
         QuotaExceeded if its project would have more than it may; its requests are admitted one after the other.
         """
         unified = self.unified(request.project_id)
 
-        def admitted(writing: Transaction) -> StoredT:
+        def admitted(writing: Transaction) -> tuple[StoredT, ProjectLimits]:
             tx = cast("SqlTransaction", writing)
             own = lock_limits(tx.connection, request.project_id)
-            self._check_quota(tx, kind, request, unified or self.limits(own))
-            return create(tx)
+            limits = unified or self.limits(own)
+            self._check_quota(tx, kind, request, limits)
+            return create(tx), limits
 
         return self._admissions.run(admitted)
 
@@ -246,10 +252,8 @@ class SchedulerService:
         """
         pool, now_s = self.settings.pool, self.clock()
         with self.dry_runs.turn(request.project_id):
-            unified = self.unified(request.project_id)
             with self.store.reading() as tx:
-                limits = unified or self.limits(own_limits(tx.connection, request.project_id))
-                self._check_quota(tx, Batch, request, limits)
+                self._check_quota(tx, Batch, request, self.limits_of(tx, request.project_id))
                 visible, everything = self.designs.visible(tx, request.project_id), self.designs.everything(tx)
                 batch, jobs = admit_batch(tx, request, visible, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
@@ -278,6 +282,8 @@ class SchedulerService:
 
     def writer(self, shard: str) -> ShardWriter:
         """Return the writer that executes requests on a shard on behalf of its owner."""
+        if (known := self._writers.get(shard)) is not None:
+            return known
         begin = self.changes.noted(lambda: self.store.transaction(shard))
         return self._writers.setdefault(shard, ShardWriter(begin))
 
@@ -290,6 +296,10 @@ class SchedulerService:
         if self.designs.withdraw(shard, self.writer(shard), self.clock):
             self.work_arrived()
         return False
+
+    def last_committed(self, batch_uuid: str) -> Committed | None:
+        """Return how a batch is, where that need not be read: no other scheduler lives that could have changed it."""
+        return self.changes.last(batch_uuid) if len(self.ownership.living()) == 1 else None
 
     def work_arrived(self, *families: str) -> None:
         """Have pending work of these families looked at now, here and by the other owners.
@@ -349,20 +359,14 @@ class SchedulerService:
             transactions,
             [
                 Loop(f"designs-{shard.name}", lambda: self._withdraw(shard.name), WITHDRAW_S),
-                *self._with_placement(shard),
+                *placement_loops(
+                    *(self.store, shard.name, self._placement, self.writer),
+                    *(self.catalogue, settings.pool, self.clock),
+                ),
             ],
         )
         owned.start()
         return owned
-
-    def _with_placement(self, shard: Shard) -> list[Loop]:
-        """Return what keeps Placement and a shard agreed, where there is a Placement."""
-        if self._placement is None:
-            return []
-        inventory = Inventory(self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock)
-        watch = LeaseWatch(self.store, shard.name, self.writer, self._placement, self.clock)
-        updating = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not updating.stopping), LOOK_S)
-        return [updating, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
 
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:

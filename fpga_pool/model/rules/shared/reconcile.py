@@ -209,7 +209,7 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         "alive": True,
     }
     try:
-        host = tx.host(heartbeat.host)
+        host = tx.host(heartbeat.host, heard=True)
     except NotFound:
         history = created(now_s, _UP)
         tx.add(Host(name=heartbeat.host, shard=tx.shard.name, history=history, **facts))  # type: ignore[arg-type]

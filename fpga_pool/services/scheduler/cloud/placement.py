@@ -12,6 +12,7 @@ from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.sync import Allocations, Sync, WantedProvider, wanted_providers
 from fpga_pool.services.audit import describe_lease, lease_findings
 from fpga_pool.services.clock import Clock
+from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
@@ -137,3 +138,21 @@ class LeaseWatch:
             if self._writer(self._shard).run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
                 LOG.warning("slot %s: released, as instance %s has no allocation for it", lease.slot, lease.holder)
         return False
+
+
+def loops(
+    store: Store,
+    shard: str,
+    placement: PlacementClient | None,
+    writer: Callable[[str], ShardWriter],
+    catalogue: Catalogue,
+    settings: PoolSettings,
+    clock: Clock,
+) -> list[Loop]:
+    """Return what keeps Placement and a shard agreed, where there is a Placement."""
+    if placement is None:
+        return []
+    inventory = Inventory(store, shard, placement, catalogue, settings, clock)
+    watch = LeaseWatch(store, shard, writer, placement, clock)
+    updating = Loop(f"placement-{shard}", lambda: inventory.step(lambda: not updating.stopping), LOOK_S)
+    return [updating, Loop(f"leases-{shard}", watch.step, AUDIT_S)]

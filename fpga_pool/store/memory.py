@@ -1,0 +1,209 @@
+"""What the store remembers of the hosts, slots, leases and jobs of shards, so that not every transaction reads them.
+
+They change in transactions on their shard only, each of which increments the shard's generation.  What was read or
+committed in one generation is true for as long as the shard has that generation, so that a transaction reads the
+generations and takes the rest from here.  Where another process has changed the shard, the generation shows it, and
+all of it is read again.  The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is the exception: it is noted
+without a transaction on the shard, and whoever needs it asks for `host(name, heard=True)`.
+"""
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select
+
+from fpga_pool.model.objects.pool import ENDED_JOBS, Host, Job, JobState, Lease, Slot
+from fpga_pool.store import statements
+from fpga_pool.store.reads import Reads
+from fpga_pool.store.statements import Scoped
+
+ValueT = TypeVar("ValueT")
+
+#: Jobs under way that are remembered of a shard, the ones that changed last.
+JOBS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardMemory:
+    """A shard in one of its generations: hosts and slots by name in order, leases in force by slot, some jobs."""
+
+    generation: int
+    values: Mapping[type, Mapping[str, Any]]
+
+
+class Memory:
+    """The shards as they were last; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[str, ShardMemory] = {}
+
+    def at(self, generations: Mapping[str, int] | None) -> dict[str, ShardMemory]:
+        """Return what is remembered of shards in exactly these generations; None = as they were last."""
+        with self._lock:
+            known = self._shards.items()
+            return {
+                name: shard for name, shard in known if generations is None or shard.generation == generations.get(name)
+            }
+
+    def learn(self, name: str, found: ShardMemory) -> None:
+        """Remember a shard that was read, unless a later generation is known."""
+        with self._lock:
+            known = self._shards.get(name)
+            if known is None or known.generation < found.generation:
+                self._shards[name] = found
+
+    def follow(self, name: str, generation: int, changes: Mapping[type, Mapping[str, Any]] | None) -> None:
+        """Take in what a transaction has committed that found a shard in this generation; None = it cannot be said.
+
+        By class and key (leases: by slot), a value of None for what is not to be remembered any more.
+        """
+        with self._lock:
+            known = self._shards.get(name)
+            if known is None or known.generation != generation:
+                return
+            if changes is None:
+                del self._shards[name]
+                return
+            values = {cls: _with(of_class, changes.get(cls)) for cls, of_class in known.values.items()}
+            if len(values[Job]) > JOBS:
+                values[Job] = dict(list(values[Job].items())[-JOBS // 2 :])
+            self._shards[name] = replace(known, generation=generation + 1, values=values)
+
+
+def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if not changes:
+        return known
+    merged = {**known, **changes}
+    for key in [key for key, value in changes.items() if value is None]:
+        del merged[key]
+    return merged
+
+
+class RememberingReads(Reads):
+    """Reads that take from the memory what is true of the shards in their present generations."""
+
+    def __init__(
+        self, connection: Connection, scope: str, memory: Memory | None, found_in: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(connection, scope)
+        self._memory = memory
+        #: The generation in which this transaction has found each shard; None = not read yet.
+        self._found_in = found_in
+        self._remembered: Mapping[str, ShardMemory] | None = None
+        #: Whether every shard of the pool is remembered.
+        self._complete = False
+        #: By class and key, what was saved at any time, as it was before this transaction.
+        self._before: dict[type, dict[str, Any]] = {}
+        #: By class, the keys of what was added; by slot, the leases that were changed (None = ended).
+        self._added: dict[type, dict[str, None]] = {}
+        self._changed_leases: dict[str, Lease | None] = {}
+        #: All leases in force of the scope, if they were read.
+        self._held: Sequence[Lease] | None = None
+        self._has_removed = False
+
+    def _shards_remembered(self) -> Mapping[str, ShardMemory]:
+        if self._remembered is None:
+            if self._memory is None:
+                self._remembered = {}
+            else:
+                if self._found_in is None:
+                    self._found_in = {shard.name: shard.pool_generation for shard in self.shards()}
+                self._remembered = self._memory.at(self._found_in)
+                self._complete = len(self._remembered) == len(self._found_in)
+        return self._remembered
+
+    def _list_from(self, cls: type) -> Sequence[Mapping[str, Any]]:
+        """Return what together has all values of a class that a list is to have; nothing if some are not remembered."""
+        shards = self._shards_remembered()
+        if cls not in (Host, Slot) or cls in self._added:
+            return ()
+        if cls is Slot and self._scope:
+            return [shards[self._scope].values[cls]] if self._scope in shards else ()
+        return [shard.values[cls] for shard in shards.values()] if self._complete else ()
+
+    def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
+        kind: type = cls  # what a mapping takes
+        if kind in (Host, Slot, Job) and (kind, key) not in self._known:
+            self._recall(kind, [key])
+        return super()._one(cls, key, lock=lock)
+
+    def _recall(self, cls: type, keys: Collection[str]) -> None:
+        """Have values known that are remembered."""
+        for shard in self._shards_remembered().values():
+            values = shard.values[cls]
+            self._known.update(
+                {(cls, key): values[key] for key in keys if key in values and (cls, key) not in self._known}
+            )
+
+    def _whole(self, cls: type[ValueT], query: Select[Any] | Scoped) -> list[ValueT]:
+        kind: type = cls  # what a mapping takes
+        parts = self._list_from(kind)
+        if not parts:
+            return super()._whole(cls, query)
+        values = [self._known.get((kind, name), value) for part in parts for name, value in part.items()]
+        return values if len(parts) == 1 else sorted(values, key=attrgetter("name"))
+
+    def host(self, name: str, *, heard: bool = False) -> Host:
+        if heard:
+            self.flush([Host])
+            self._known.pop((Host, name), None)
+            self._all(Host, statements.by_key(Host), {"key": name})
+        return super().host(name)
+
+    def slots(self, host: str | None = None) -> Sequence[Slot]:
+        if host is None or not self._list_from(Slot):
+            return super().slots(host)
+        return [slot for slot in self._whole(Slot, statements.ALL_SLOTS) if slot.host == host]
+
+    def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
+        self._recall(Job, uuids)
+        return super().jobs(uuids)
+
+    def leases(
+        self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
+    ) -> Sequence[Lease]:
+        everything = slots is None and host is None and holders is None
+        shard = self._shards_remembered().get(self._scope)
+        if shard is not None and (everything or (slots is not None and shard.values[Slot].keys() >= set(slots))):
+            names = shard.values[Slot] if slots is None else sorted(set(slots))
+            held = (self._changed_leases.get(name, shard.values[Lease].get(name)) for name in names)
+            return [self._known.setdefault((Lease, lease.uuid), lease) for lease in held if lease is not None]
+        found = super().leases(slots=slots, host=host, holders=holders)
+        self._held = found if everything else self._held
+        return found
+
+    def learned(self) -> ShardMemory | None:
+        """Return the shard as it was read, if that was all of what is remembered, and it is not known already."""
+        if self._held is None or not {Host, Slot} <= self._listed.keys() or self._scope in self._shards_remembered():
+            return None
+        hosts = [self._known[Host, name] for name in self._listed[Host]]
+        return ShardMemory(
+            generation=self.shard_named(self._scope).pool_generation,
+            values={
+                Host: {host.name: host for host in hosts if host.shard == self._scope},
+                Slot: {name: self._known[Slot, name] for name in self._listed[Slot]},
+                Lease: {lease.slot: lease for lease in self._held},
+                Job: {},
+            },
+        )
+
+    def note_removal(self) -> None:
+        """Have a store forget the shard: rows of hosts, slots or leases are removed without this object."""
+        self._has_removed = True
+
+    def committed(self) -> Mapping[type, Mapping[str, Any]] | None:
+        """Return what `Memory.follow` is told of this transaction."""
+        if self._has_removed or Host in self._added or Slot in self._added:
+            return None
+        saved = {cls: {key: self._known[cls, key] for key in self._before.get(cls, {})} for cls in (Host, Slot, Job)}
+        saved[Job] = {key: job if _is_remembered(job) else None for key, job in saved[Job].items()}
+        return saved | {Lease: self._changed_leases}
+
+
+def _is_remembered(job: Job) -> bool:
+    """Return whether a job is worth remembering: there will be reports on it."""
+    return job.state is not JobState.PENDING and job.state not in ENDED_JOBS

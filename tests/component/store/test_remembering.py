@@ -1,0 +1,116 @@
+"""What a store remembers of a shard is what the database says, whoever has changed it."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import event
+
+from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.objects.pool import JobState, LeaseState, SlotState
+from fpga_pool.store import Store
+from fpga_pool.store.purge import remove_slots
+from fpga_pool.store.store import LastBeat
+
+SHARD = "shard-0"
+
+
+@pytest.fixture
+def pool(store, make, saved):
+    """A host with two slots, one of which is leased, and a job under way, known to the store."""
+    host, *slots = saved(make.host(shard=SHARD), make.slot(), make.slot(region="1"))
+    batch = make.batch()
+    _, job, _ = saved(batch, make.job(batch, state=JobState.STAGED), make.lease(slots[0]))
+    learn(store)
+    return host, slots, job
+
+
+@pytest.fixture
+def other(store):
+    """The store of another process."""
+    found = Store(store.engine.url.render_as_string(hide_password=False))
+    yield found
+    found.close()
+
+
+def learn(store):
+    with store.reading(SHARD) as tx:
+        return tx.hosts(), tx.slots(), tx.leases()
+
+
+def read(store):
+    with store.transaction(SHARD) as tx:
+        return tx.hosts(), tx.slots(), tx.leases()
+
+
+@pytest.fixture
+def statements(store):
+    said = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
+    return said
+
+
+def test_what_was_read_is_not_read_again(store, pool, statements):
+    expected = learn(store)
+    statements.clear()
+    assert read(store) == expected
+    assert not [said for said in statements if "FROM hosts" in said or "slots" in said or "leases" in said]
+
+
+def test_what_was_committed_here_is_not_read_either(store, pool, statements):
+    _, slots, job = pool
+    with store.transaction(SHARD) as tx:
+        tx.save(replace(tx.slot(slots[1].name), state=SlotState.READY, function="aes"))
+        tx.save(replace(tx.leases()[0], state=LeaseState.RELEASED))
+        tx.save(replace(tx.job(job.uuid), state=JobState.RUNNING))
+        assert [slot.state for slot in tx.slots()] == [SlotState.EMPTY, SlotState.READY]
+        assert tx.leases() == tx.leases(slots=[slots[0].name]) == []
+    statements.clear()
+    with store.transaction(SHARD) as tx:
+        seen = tx.slots(), tx.leases(), tx.job(job.uuid)
+    assert not [said for said in statements if "FROM slots" in said or "FROM leases" in said or "FROM jobs" in said]
+    with store.reading() as tx:
+        assert seen == (tx.slots(), tx.leases(), tx.job(job.uuid))
+
+
+def test_what_was_rolled_back_is_not_remembered(store, pool):
+    slot = pool[1][0]
+    with contextlib.suppress(NotFound), store.transaction(SHARD) as tx:
+        tx.save(replace(tx.slot(slot.name), state=SlotState.READY))
+        tx.slot("none")
+    assert read(store)[1] == pool[1]
+
+
+def test_a_change_by_another_process_is_seen(store, other, pool):
+    slot = pool[1][0]
+    with other.transaction(SHARD) as tx:
+        tx.save(replace(tx.slot(slot.name), state=SlotState.READY))
+    assert read(store)[1][0].state is SlotState.READY
+    assert learn(store)[1][0].state is SlotState.READY
+
+
+def test_what_is_added_and_removed_is_seen(store, pool, make):
+    with store.transaction(SHARD) as tx:
+        tx.add(make.slot(region="2"))
+        assert len(tx.slots()) == 3
+    assert len(learn(store)[1]) == len(read(store)[1]) == 3
+    name = pool[1][1].name
+    remove_slots(store, SHARD, [name])
+    with pytest.raises(NotFound), store.transaction(SHARD) as tx:
+        tx.slot(name)
+
+
+def test_the_last_heartbeat_of_a_host_is_told_to_who_asks_for_it(store, pool):
+    host = pool[0]
+    store.note_alive({host.name: LastBeat(host.boot, 7, (), None)}, 2.0)
+    with store.transaction(SHARD) as tx:
+        tx.save(replace(tx.host(host.name), reported=3))
+        heard = tx.host(host.name, heard=True)
+    assert (heard.beat, heard.heard_at, heard.reported) == (7, 2.0, 3)
+
+
+def test_hosts_of_the_whole_pool_are_read_where_a_shard_is_not_known(store, pool, make):
+    store.ensure_shards(["shard-1"], 1.0)
+    with store.transaction("shard-1") as tx:
+        tx.add(make.host("host-1", shard="shard-1"))
+    assert [host.name for host in read(store)[0]] == ["host-0", "host-1"]
