@@ -5,6 +5,7 @@ Only if `FPGA_POOL_DRILL` says how many jobs, shares and processes there are; `F
 
 import contextlib
 import os
+import statistics
 
 import pytest
 
@@ -59,6 +60,9 @@ def test_nothing_is_lost_or_doubled(
         clients.start()
         faults.run(lambda: clients.busy)
         print(dict(faults.done))
+        print(
+            f"items took {statistics.median(clients.ledger.took_s):.1f} s, {max(clients.ledger.took_s):.1f} s at most"
+        )
         assert not clients.ledger.wrong, "\n".join(clients.ledger.wrong)
         assert sorted(clients.ledger.ended) == [item.number for item in work]
         wait_until(lambda: not leased(store), "instances that did not start have no slots", 2 * START_S)

@@ -6,6 +6,7 @@ Only if `FPGA_POOL_SPLITS` says how many times; `FPGA_POOL_DRILL_SEEDS`: how man
 import contextlib
 import itertools
 import os
+import statistics
 import threading
 
 import pytest
@@ -54,6 +55,9 @@ def test_who_has_lost_a_shard_changes_nothing_of_it(
             over.set()
         wait_until(lambda: not clients.busy, "all work ends", 900)
         print(f"done: {dict(splits.done)}; another one had the shard: {dict(splits.taken)}")
+        print(
+            f"items took {statistics.median(clients.ledger.took_s):.1f} s, {max(clients.ledger.took_s):.1f} s at most"
+        )
         assert not clients.ledger.wrong, "\n".join(clients.ledger.wrong)
         assert sum(splits.taken.values()) > COUNT / 2
         wait_until(lambda: not leased(store), "instances that did not start have no slots", 2 * START_S)
