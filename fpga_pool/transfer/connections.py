@@ -145,4 +145,7 @@ class Held:
         address = self._open.pop(sock, None)
         if address is not None:
             sock.close()
-            self._of_address -= Counter([address])
+            if self._of_address[address] > 1:
+                self._of_address[address] -= 1
+            else:
+                del self._of_address[address]

@@ -222,24 +222,61 @@ _PIECE_BYTES = 4096
 
 
 class Door:
-    """One connection without TLS, used on the event loop of its port.  `admit` gets all that it has sent so far."""
+    """One connection without TLS, used on the event loop of its port.  `admit` gets it with all that it has said.
+
+    It is heard at once: one that has sent a bad token, or has hung up, costs the loop nothing more.
+    """
 
     def __init__(
-        self, port: Port, sock: socket.socket, connection: Connection, admit: Callable[[bytes], object]
+        self, port: Port, sock: socket.socket, address: str, admit: Callable[[Connection, bytes], object]
     ) -> None:
-        self._port, self._sock, self._connection, self._admit = port, sock, connection, admit
+        self._port, self._sock, self._address, self._admit = port, sock, address, admit
         self._said = bytearray()
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(port.limits.hello_timeout_s, self._refuse_silence)
-        self._loop.add_reader(sock, self._hear)
-        connection.drop = self.close
-        port.doors.add(self)
+        #: None until the connection has to wait, or is let in: so long it is not counted.
+        self._connection: Connection | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self) -> bool:
+        """Hear what the client has sent, or wait for it; return whether it has left already."""
+        try:
+            piece = self._sock.recv(_PIECE_BYTES, socket.MSG_DONTWAIT)
+            left = not piece or self._is_left()
+        except BlockingIOError:
+            piece, left = b"", False
+        except OSError:
+            left = True
+        if left:
+            self._port.counters["disconnected"] += 1
+            self._sock.close()
+            return True
+        self._sock.setblocking(False)
+        if not piece or not self._heard(piece):
+            self._wait()
+        return False
 
     def close(self) -> None:
         """Drop the connection."""
         self._end()
-        self._port.connections.leave(self._connection)
+        self._leave()
         self._sock.close()
+
+    def _enter(self) -> Connection:
+        """Count the connection; the oldest stranger goes where they are too many."""
+        if self._connection is None:
+            self._connection, crowded = self._port.connections.enter(self._address, self.close)
+            self._port.counters["busy"] += crowded
+        return self._connection
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            self._port.connections.leave(self._connection)
+
+    def _wait(self) -> None:
+        self._enter()
+        self._timer = self._loop.call_later(self._port.limits.hello_timeout_s, self._refuse_silence)
+        self._loop.add_reader(self._sock, self._hear)
+        self._port.doors.add(self)
 
     def _hear(self) -> None:
         try:
@@ -252,28 +289,36 @@ class Door:
             self._port.counters["disconnected"] += 1
             self.close()
             return
+        self._heard(piece)
+
+    def _heard(self, piece: bytes) -> bool:
+        """Take what was sent; return whether that decides about the connection."""
         self._said += piece
         try:
             first = _first_frame(self._said)
         except frames.BadFrame as error:
             self._refuse(TransferRefused("bad_frame", str(error)))
-            return
+            return True
         if first is None:
-            return
+            return False
+        verified = None
         try:
-            self._connection.verified = first.token, self._port.verify(first.token, self._connection)
+            verified = first.token, self._port.verifier.verify(first.token, self._port.clock())
         except TransferRefused as refused:
             # A lane refuses an order by itself, and others on it may be good; not where strangers are many.
             if isinstance(first, frames.Hello) or not self._port.told.take(self._loop.time()):
                 self._refuse(refused)
-                return
+                return True
+        connection = self._enter()
+        connection.verified = verified
         self._end()
-        self._admit(bytes(self._said))
+        self._admit(connection, bytes(self._said))
+        return True
 
     def _is_left(self) -> bool:
         """Return whether the client has hung up: then nothing that it said is verified."""
         try:
-            return not self._sock.recv(1, socket.MSG_PEEK)
+            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -284,17 +329,19 @@ class Door:
 
     def _refuse(self, refused: TransferRefused) -> None:
         self._end()
-        self._port.connections.leave(self._connection)
+        self._leave()
         self._port.log_refusal("connection", refused)
         if self._port.told.take(self._loop.time()):
             with contextlib.suppress(OSError):
                 self._sock.send(frames.encode(frames.Refuse(refused.reason, str(refused))))
-        self._port.held.hold(self._sock, self._connection.address)
+        self._port.held.hold(self._sock, self._address)
 
     def _end(self) -> None:
-        self._timer.cancel()
-        self._loop.remove_reader(self._sock)
-        self._port.doors.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._loop.remove_reader(self._sock)
+            self._port.doors.discard(self)
+            self._timer = None
 
 
 def no_hello(timeout_s: float) -> TransferRefused:

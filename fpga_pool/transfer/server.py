@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -29,6 +30,8 @@ _EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
 _WORKERS = 8
 _BACKLOG = 256
 _ACCEPT_PAUSE_S = 0.1
+#: So many connections whose clients have hung up are closed before those that are open are served.
+_LEFT_AT_ONCE = 16
 
 
 class DataServer:
@@ -138,29 +141,36 @@ class DataServer:
     def _accept(self, listener: socket.socket) -> None:
         """Take one new connection; the others wait until the loop has served those that it has.
 
-        Done by hand so that connections are counted before their TLS handshake: handshakes are bounded in number too.
+        Those that have hung up already are taken with it, some of them.  Done by hand so that connections are counted
+        before their TLS handshake: handshakes are bounded in number too.
         """
-        loop = asyncio.get_running_loop()
-        try:
-            sock, peer = listener.accept()
-            sock.setblocking(False)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            LOG.warning("data port of %s cannot accept: %s", self._port.host, error)
-            loop.remove_reader(listener)
-            loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
-            return
+        for _ in range(_LEFT_AT_ONCE):
+            try:
+                sock, peer = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                LOG.warning("data port of %s cannot accept: %s", self._port.host, error)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)
+                loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
+                return
+            if not self._take(sock, peer):
+                return
+
+    def _take(self, sock: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Begin with a connection; return whether its client has left already."""
+        if self._ssl_context is None:
+            return Door(self._port, sock, peer[0], partial(self._begin, sock, peer)).open()
+        sock.setblocking(False)
         connection, crowded = self._port.connections.enter(peer[0], sock.close)
         self._counters["busy"] += crowded
-        begin = partial(self._begin, sock, connection, source_of(*peer[:2]))
-        if self._ssl_context is None:
-            Door(self._port, sock, connection, begin)
-        else:
-            begin(b"")
+        self._begin(sock, peer, connection, b"")
+        return False
 
-    def _begin(self, sock: socket.socket, connection: Connection, source: str, heard: bytes) -> None:
-        session = asyncio.get_running_loop().create_task(self._converse(sock, connection, source, heard))
+    def _begin(self, sock: socket.socket, peer: tuple[Any, ...], connection: Connection, heard: bytes) -> None:
+        talk = self._converse(sock, connection, source_of(*peer[:2]), heard)
+        session = asyncio.get_running_loop().create_task(talk)
         connection.drop = session.cancel
         self._sessions.add(session)
         session.add_done_callback(self._sessions.discard)

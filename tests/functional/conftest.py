@@ -24,9 +24,6 @@ from fpga_pool.store import Store
 from support.deployment import Deployment
 from support.servers.server import free_port
 
-#: Drills are apart, as benchmarks are: they take as long as they are told to.
-collect_ignore = [] if "FPGA_POOL_DRILL" in os.environ else ["drills"]
-
 #: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.
 FAST = {
     "standalone": {"hosts": 3, "egress_mbps": 2000, "ingress_mbps": 4000},

@@ -1,8 +1,9 @@
-"""A way to a server that can be parted: for a while nothing passes, or connections end."""
+"""A way to a server that can be parted: for a while nothing passes, or late, or connections end."""
 
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._passes = threading.Event()
         self._passes.set()
+        self._delay_s: Callable[[], float] = lambda: 0.0
         self._lock = threading.Lock()
         self._ends: set[socket.socket] = set()
         self._begin(self._accept)
@@ -32,6 +34,10 @@ class Relay:
     def heal(self) -> None:
         """Let through what was held up, and what comes."""
         self._passes.set()
+
+    def delay(self, delay_s: Callable[[], float]) -> None:
+        """Let each piece of what is sent pass so much later, those of one connection and direction in their order."""
+        self._delay_s = delay_s
 
     def cut(self) -> None:
         """End all connections; what was held up is lost."""
@@ -72,6 +78,8 @@ class Relay:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 self._passes.wait()
+                if late_s := self._delay_s():
+                    time.sleep(late_s)
                 sink.sendall(data)
         _hang_up(source)
         _hang_up(sink)

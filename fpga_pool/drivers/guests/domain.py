@@ -55,7 +55,7 @@ def parse(xml: str) -> Domain:
     """Return the domain of an XML description; InvalidInput says what is wrong with it, or with its flavor."""
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, ValueError) as error:  # the latter where text cannot be encoded
         raise InvalidInput(f"domain: invalid XML: {error}") from error
     instance = root.findtext("uuid", "").strip()
     if not instance:

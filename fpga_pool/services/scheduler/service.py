@@ -72,8 +72,13 @@ LOG = logging.getLogger(__name__)
 
 StoredT = TypeVar("StoredT")
 
-#: How often what ended long ago is looked for.
-PURGE_S = 3600.0
+#: What ended long ago is looked for so often, or so many times within a shorter retention.
+PURGE_S, PURGES = 3600.0, 10
+
+
+def purge_interval_s(retention_s: float) -> float:
+    """Return how often what ended before the retention is removed."""
+    return min(PURGE_S, retention_s / PURGES)
 
 
 class SchedulerService:
@@ -164,7 +169,7 @@ class SchedulerService:
             Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load all is new
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
-            *([Loop("purge", self._purge, PURGE_S)] if settings.retention_s else []),
+            *([Loop("purge", self._purge, purge_interval_s(settings.retention_s))] if settings.retention_s else []),
             *([] if self.departures is None else [self.departures.loop]),
             *([Loop("tiers", self._tier_migrations.step, MOVES_S)] if self._tier_migrations is not None else []),
         ]

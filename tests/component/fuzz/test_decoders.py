@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpga_pool.cli.client.pipeline import read_pipeline
+from fpga_pool.cli.sim.cluster import make_law
 from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.drivers.guests.domain import parse as parse_domain
+from fpga_pool.guest import frames as guest_frames
 from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import (
@@ -28,11 +32,16 @@ from fpga_pool.model.messages.requests import TicketRequests
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.sim.cluster.tables import read_trace as read_cluster_trace
+from fpga_pool.sim.cluster.tables import read_world
 from fpga_pool.sim.files import read_problem
+from fpga_pool.sim.gangs.trace import read_trace as read_gangs
+from fpga_pool.sim.lattice.files import read_problem as read_tasks
 from fpga_pool.sim.scenario.reading import read_scenario
 from fpga_pool.store import Store
 from fpga_pool.transfer import frames
 from support.fuzzing import changed_bytes, changed_messages
+from support.guests import DOMAIN
 
 ROOT = Path(__file__).parents[3]
 UUID = "12345678-1234-1234-1234-123456789abc"
@@ -146,3 +155,107 @@ def test_problems(file, content):
     file.write_bytes(content)
     with contextlib.suppress(InvalidInput):
         read_problem(file)
+
+
+GUEST = [
+    {"id": "1", "op": "describe"},
+    {"id": "2", "op": "run", "function": "", "bytes": 5},
+    {"id": "2", "op": "data", "data": b"12345"},
+    {"id": "2", "op": "end", "sha256": "ab" * 32},
+]
+
+
+@given(content=changed_bytes([b"".join(guest_frames.encode(message) for message in GUEST)]), cuts=st.data())
+def test_lines_of_guests(content, cuts):
+    whole = guest_frames.Lines().feed(content)
+    lines, read_bytes, found = guest_frames.Lines(), 0, []
+    while read_bytes < len(content):
+        size = cuts.draw(st.integers(1, 200))
+        found += lines.feed(content[read_bytes : read_bytes + size])
+        read_bytes += size
+    assert found == whole
+    for message in whole:
+        assert isinstance(message["id"], str)
+        assert isinstance(message["op"], str)
+        assert isinstance(message.get("data", b""), bytes)
+
+
+@given(message=changed_messages([{**message, "data": "MTIz"} for message in GUEST]))
+def test_messages_of_guests(message):
+    decoded = guest_frames.decode(json.dumps(message, default=str).encode())
+    if decoded is not None:
+        guest_frames.encode(decoded)
+
+
+TASKS = {
+    "format_version": 1,
+    "enclosures": [{"fpgas": 8, "links": "ring"}, {"fpgas": 3, "links": "full"}],
+    "load_s": 0.5,
+    "tasks": [
+        {"id": "t0", "workload": "w0", "seconds": 12.5, "fpgas": 3, "links": "line", "function": "aes"},
+        {"id": "t1", "seconds": 6, "fpgas": 2, "shapes": [[4, 3.5], [2, 6.0]], "arrival_s": 2.5},
+    ],
+}
+
+
+@given(content=changed_messages([TASKS]))
+def test_task_files(file, content):
+    file.write_text(json.dumps(content, default=str))
+    with contextlib.suppress(InvalidInput):
+        read_tasks(file)
+
+
+WORLDS = [path.read_bytes() for path in sorted((ROOT / "doc/source/user/worlds").glob("*.toml"))]
+
+
+@given(content=changed_bytes(WORLDS))
+def test_worlds(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_world(file, make_law)
+
+
+@given(content=changed_bytes([b"arrival_s,pipeline,input_mb\n0,video,80\n15,still,400\n"]))
+def test_traces_of_clusters(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_cluster_trace(file, {"video": 0, "still": 1})
+
+
+GANGS = b"""; Version: 2.2
+1 0 -1 100 4 -1 -1 4 200 -1 1 7 -1 -1 -1 -1 -1 -1
+2 5 -1 10 1 -1 -1 1 20 -1 1 7 -1 -1 -1 -1 -1 -1
+"""
+
+
+@given(content=changed_bytes([GANGS]))
+def test_traces_of_gangs(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_gangs(file, 8)
+
+
+PIPELINE = b"""name = "p"
+requester = "node-1"
+[[subtasks]]
+name = "a"
+function = "sha256"
+input = "a.bin"
+[[subtasks]]
+name = "b"
+function = "sha256"
+after = ["a"]
+"""
+
+
+@given(content=changed_bytes([PIPELINE]))
+def test_pipeline_files(file, content):
+    file.write_bytes(content)
+    with contextlib.suppress(InvalidInput):
+        read_pipeline(file)
+
+
+@given(content=changed_bytes([DOMAIN.format(uuid=UUID, function="sha256", slots=2, project="p").encode()]))
+def test_domains(content):
+    with contextlib.suppress(InvalidInput):
+        parse_domain(content.decode(errors="surrogateescape"))

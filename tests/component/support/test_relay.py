@@ -59,3 +59,15 @@ def test_connections_that_are_cut_end_and_new_ones_pass(relay, client):
     with socket.create_connection(client.getpeername(), WAIT_S) as another:
         another.sendall(b"new")
         assert another.recv(100) == b"new"
+
+
+def test_what_is_delayed_passes_later_and_in_its_order(relay, client):
+    delays_s = iter((0.3, 0.0, 0.0, 0.0))
+    relay.delay(lambda: next(delays_s, 0.0))
+    client.sendall(b"a")
+    assert select.select([client], [], [], 0.1)[0] == []
+    client.sendall(b"b")
+    found = b""
+    while len(found) < 2:
+        found += client.recv(100)
+    assert found == b"ab"

@@ -8,7 +8,8 @@ import pytest
 
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.transfer import frames, tokens
-from fpga_pool.transfer.connections import Places
+from fpga_pool.transfer.connections import Connections, Places
+from fpga_pool.transfer.port import Door
 
 #: A client that is read takes all of it sooner or later; the kernel's buffers do not.
 UNREAD_BYTES = 64 * 2**20
@@ -134,6 +135,22 @@ def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
     goes_on.set()
     bench.wait_counted("disconnected")
     assert bench.count("internal_error") == bench.count("bad_signature") == 0
+
+
+def test_a_client_that_has_hung_up_takes_no_place_and_is_not_waited_for(bench, monkeypatch):
+    """A program that closes at once and comes again costs what it takes to accept and close, and nothing more."""
+    monkeypatch.setattr(Connections, "enter", lambda *_: pytest.fail("a place was taken"))
+    monkeypatch.setattr(Door, "_wait", lambda *_: pytest.fail("it was waited for"))
+    busy, goes_on = threading.Event(), threading.Event()
+    bench.server._serving.get_loop().call_soon_threadsafe(lambda: busy.set() or goes_on.wait(60))
+    assert busy.wait(60)
+    for said in (BAD_HELLO, b"", BAD_HELLO[:-1]):
+        raw = bench.raw()
+        raw.say(said)
+        raw.close()  # before the port has time for it
+    goes_on.set()
+    bench.wait_counted("disconnected", 3)
+    assert bench.count("busy") == bench.count("bad_signature") == 0
 
 
 @pytest.mark.parametrize("purpose", ["send", "fetch"])

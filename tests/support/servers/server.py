@@ -79,9 +79,14 @@ class Server(ABC):
         return self.directory / "log"
 
     @property
+    def pid(self) -> int | None:
+        """The number of its process while it is there."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether its process is there, stalled or not."""
-        return self._process.pid is not None
+        return self.pid is not None
 
     # Life and death --------------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class _Handler(socketserver.BaseRequestHandler):
         try:
             question = json.loads(data)
             return str(question["operation"]), str(question["domain"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidInput(f"invalid request: {error!r}") from error
 
 

@@ -59,6 +59,7 @@ def test_finds_our_ports_and_their_sockets_among_other_channels():
     ("xml", "what"),
     [
         ("<domain", "domain: invalid XML"),
+        ("\udc80<domain/>", "domain: invalid XML"),
         (domain(SHA256, uuid=""), "domain: missing uuid"),
         (domain(SHA256 + spec("fpga_pool:count", "0")), "fpga_pool:count: '0' is invalid"),
     ],

@@ -7,6 +7,8 @@ import pytest
 
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Batch, BatchState
+from fpga_pool.services.scheduler import service as service_module
+from fpga_pool.services.scheduler.service import purge_interval_s
 
 
 @pytest.fixture
@@ -49,3 +51,15 @@ def test_a_scheduler_that_does_not_own_the_first_shard_leaves_it_to_the_owner(be
         patch.setattr(service.ownership, "shards", lambda: ("other",))
         service._purge()
     assert len(batches()) == 1
+
+
+def test_a_short_retention_is_exceeded_by_a_tenth_and_a_long_one_by_an_hour():
+    assert purge_interval_s(600.0) == 60.0
+    assert purge_interval_s(30 * 86_400.0) == 3600.0
+
+
+def test_what_reaches_the_retention_later_is_removed_then(bench, batches, until, monkeypatch):
+    monkeypatch.setattr(service_module, "PURGES", 700)
+    started(bench, retention_s=70.0)  # looked at when it starts, and each 0.1 s from then on
+    assert len(batches()) == 1
+    until(lambda: batches() == [])
