@@ -17,6 +17,7 @@ from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.cloud.instances import Instances
 from fpga_pool.services.scheduler.cloud.placement import Inventory, LeaseWatch
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
+from fpga_pool.services.scheduler.planner import DesignCatalogue
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store import Store
 
@@ -43,7 +44,9 @@ class Pool:
         self._writer = ShardWriter(lambda: self.store.transaction(DEFAULT_SHARD))
         self._heartbeat_intake = HeartbeatIntake(self.store, self.writer, self.settings.shards, self.clock)
         self.watch = LeaseWatch(self.store, DEFAULT_SHARD, self.writer, client, self.clock)
-        self.instances = Instances(self.store, self.writer, self.catalogue, self.settings, self.clock, client)
+        self.instances = Instances(
+            self.store, self.writer, DesignCatalogue(self.catalogue, self.store), self.settings, self.clock, client
+        )
         self._beats = 0
         self.heartbeat()
 
