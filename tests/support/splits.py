@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from fpga_pool.store import Store
 from support.deployment import Deployment
@@ -13,6 +14,10 @@ from support.relay import Relay
 
 #: Of so many pieces between a scheduler and its database one is late, by up to so much of the lease.
 LATE_SHARE, LATE_PART = 0.02, 0.5
+#: Of so many it loses the connections that were parted.
+CUT_SHARE = 0.2
+#: So long it is away at most: until the database ends a transaction in which a stopped one holds its shard.
+AWAY_S = 40.0
 #: In which ways a scheduler goes on without its lease.
 WAYS = ("stopped", "stopped with statements under way", "cut off", "stopped, then cut off")
 
@@ -37,37 +42,47 @@ class Splits:
             relay.delay(_delays(random.Random(f"{self.seed} {name}"), LATE_PART * self.lease_s))
 
     def run(self, count: int) -> None:
+        """Do it so many times."""
         rng = random.Random(f"{self.seed} splits")
         for number in range(count):
             name, before = self._owner(rng)
             way = rng.choice(WAYS)
-            self._split(name, way, rng)
-            after = self._shards()
+            lost, away_s = self._split(name, way, before, rng)
             self.done[way] += 1
-            lost = sum(after[shard][1] > epoch for shard, epoch in before.items())
             self.taken[way] += bool(lost)
-            print(f"{number}: {name} {way}: lost {lost} of {len(before)} shards", flush=True)
+            print(f"{number}: {name} {way} for {away_s:.1f} s: lost {lost} of {len(before)} shards", flush=True)
             time.sleep(rng.uniform(0.0, 2 * self.lease_s))
         for relay in self.relays.values():
             relay.delay(lambda: 0.0)
 
-    def _split(self, name: str, way: str, rng: random.Random) -> None:
-        """Leave a scheduler without its lease for longer than that, from any moment on, and let it go on."""
-        relay, away_s = self.relays[name], self.lease_s * rng.uniform(1.2, 2.5)
-        steps: list[tuple[float, Callable[[], None]]] = []
-        if way != "stopped":
-            steps.append((rng.uniform(0.0, 0.3) if way != "stopped, then cut off" else away_s / 2, relay.part))
-            # Late statements arrive before it goes on, or while it does, or connections are lost with them.
-            steps.append((away_s + rng.uniform(-0.3, 0.3), relay.heal))
-        if way != "cut off":
-            steps.append((rng.uniform(0.0, 0.3), lambda: self.pool.stop(name)))
-            steps.append((away_s + 0.1, lambda: self.pool.cont(name)))
-        begun_s = time.monotonic()
-        for at_s, step in sorted(steps, key=lambda one: one[0]):
-            time.sleep(max(begun_s + at_s - time.monotonic(), 0.0))
+    def _split(self, name: str, way: str, before: Mapping[str, int], rng: random.Random) -> tuple[int, float]:
+        """Have a scheduler be without its shards from any moment on, and go on when another one has them.
+
+        Return how many another one has, and how long that took.  None has one where its lock was left in a transaction
+        that the database did not end in time.
+        """
+        relay, begun_s = self.relays[name], time.monotonic()
+        parted, stopped = way != "stopped", way != "cut off"
+        first: list[Callable[[], None]] = [relay.part] * parted + [partial(self.pool.stop, name)] * stopped
+        if way == "stopped, then cut off":
+            first.reverse()
+        for step in first:
+            time.sleep(rng.uniform(0.0, 0.3))
             step()
-        if rng.random() < 0.2:
+        lost = 0
+        while lost < len(before) and time.monotonic() < begun_s + AWAY_S:
+            time.sleep(0.1)
+            after = self._shards()
+            lost = sum(after[shard][1] > epoch for shard, epoch in before.items())
+        away_s = time.monotonic() - begun_s
+        # What it had said arrives before it goes on, or while it does, or is lost with its connections.
+        last: list[Callable[[], None]] = [relay.heal] * parted + [partial(self.pool.cont, name)] * stopped
+        if parted and rng.random() < CUT_SHARE:
             relay.cut()
+        for step in rng.sample(last, len(last)):
+            step()
+            time.sleep(rng.uniform(0.0, 0.3))
+        return lost, away_s
 
     def _owner(self, rng: random.Random) -> tuple[str, dict[str, int]]:
         """Wait until a scheduler owns a shard; return it with the epochs of its shards."""
