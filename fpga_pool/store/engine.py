@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from inspect import isclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,10 +36,7 @@ from fpga_pool.model.exceptions import (
     StorageFull,
 )
 
-# SQLite's name of an error, MariaDB's number, PostgreSQL's SQLSTATE.
-
-
-# ---- Errors
+# ---- Errors: SQLite's name of one, MariaDB's number, PostgreSQL's SQLSTATE
 
 #: "Full": ER_DISK_FULL, ER_RECORD_FILE_FULL; disk_full.
 _FULL = frozenset({"SQLITE_FULL", 1021, 1114, "53100"})
@@ -213,19 +211,17 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     if backend not in _DRIVER_OPTIONS:
         raise ValueError(f"{url!r}: unsupported database; expected sqlite, {', '.join(_DRIVER_OPTIONS)}")
     url = url.set(query=_DRIVER_OPTIONS[backend] | dict(url.query))
-    options = {"max_retries": CONNECT_RETRIES, "retry_interval": CONNECT_INTERVAL_S} | options
+    retries, interval_s = options.pop("max_retries", CONNECT_RETRIES), options.pop("retry_interval", CONNECT_INTERVAL_S)
     options["mysql_sql_mode"] = options.get("mysql_sql_mode") or "TRADITIONAL"
-    retries, interval_s = options.pop("max_retries"), options.pop("retry_interval")
-    # Threads of ours need not be told to let others run, as those of eventlet.
-    options = {"thread_checkin": False} | options
+    options.setdefault("thread_checkin", False)  # threads of ours need not be told to let others run, as eventlet's
     engine = engines.create_engine(url.render_as_string(hide_password=False), max_retries=0, **options)
     engine.pool._pre_ping = False  # noqa: SLF001  # oslo.db has each connection tried each time; see `_try`
     if engine.driver == "pymysql":
         engine.dialect.do_rollback = _roll_back
         # It parses the description of every column of every answer, in Python: once is enough.
         parsing = engine.dialect.loaded_dbapi.connections
-        packet = parsing.FieldDescriptorPacket
-        parsing.FieldDescriptorPacket = lru_cache(4096)(getattr(packet, "__wrapped__", packet))
+        if isclass(packet := parsing.FieldDescriptorPacket):
+            parsing.FieldDescriptorPacket = lru_cache(4096)(packet)
     event.listen(engine, "connect", partial(_set_up_session, engine.dialect, _SESSION_SETTINGS[backend]))
     event.listen(engine, "begin", _begin_on_server)
     event.listen(engine, "checkin", _note_use)

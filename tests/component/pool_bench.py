@@ -42,6 +42,7 @@ from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.tickets import Tickets
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store import Store
 from fpga_pool.store.store import LastBeat
@@ -172,11 +173,15 @@ class Scheduler(SchedulerService):
     def __init__(self, arrived, *parts):
         super().__init__(*parts)
         self._arrived = arrived
-        #: Where the streams come from for which tickets are, as their hosts see it; "" = as their client says.
-        self.seen_from = ""
 
     def work_arrived(self, *families):
         self._arrived()
+
+
+class TicketsOfOthers(Tickets):
+    """Tickets for streams that their hosts see come from elsewhere than their client says; "" = from there."""
+
+    seen_from = ""
 
     def tokens(self, wishes):
         return super().tokens((job, purpose, source and (self.seen_from or source)) for job, purpose, source in wishes)
@@ -216,6 +221,7 @@ class PoolBench(SchedulerCalls):
             *(self._work_arrived, settings, self.store, self.catalogue, lambda name: Ect(), Library(), None),
             *(self.key, {}, WallClock(), online, Easy(), load_policy("task", "lattice_plus")),
         )
+        self.tickets_given = self.scheduler.tickets = TicketsOfOthers(self.key, 60.0, WallClock())
         self._endpoint = SchedulerEndpoint(self.scheduler)
         self._writing = self.scheduler.changes.noted(lambda: self.store.transaction(SHARD, OWNER, self.shard.epoch))
         self._directory = directory

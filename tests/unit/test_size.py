@@ -30,3 +30,9 @@ def test_measures_the_package_when_no_directory_is_given():
     printed = subprocess.run([SIZE], check=True, capture_output=True, text=True, timeout=60).stdout
     assert "  files\n" in printed
     assert "fpga_pool/" in printed
+
+
+def test_no_file_of_the_package_has_more_than_400_lines_and_no_folder_more_than_15_files():
+    found = figures(SIZE.parents[1] / "fpga_pool")
+    assert {name: lines for name, lines in found["longest_files"].items() if lines > 400} == {}
+    assert {name: files for name, files in found["files_per_folder"].items() if files > 15} == {}

@@ -112,7 +112,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             if job.state is JobState.WAITING_INPUT and job.input_bytes <= SMALL_INPUT_BYTES and not job.cancel_requested
         ]
         try:
-            self._service.count_tickets(limits, project_id, len(due))
+            self._service.tickets.count(limits, project_id, len(due))
         except QuotaExceeded:
             return []
         with self._service.store.looking(aged=True) as tx:
@@ -193,7 +193,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             owned_batch(tx, batch_uuid, project_id)
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
-            self._service.count_tickets(self._service.limits_of(tx, project_id), project_id, len(requests))
+            self._service.tickets.count(self._service.limits_of(tx, project_id), project_id, len(requests))
             sources = [source_of(request.source_address, request.source_port) for request in requests]
             purposes: list[Any] = [request.purpose for request in requests]  # checked
             return self._tickets(tx, list(zip(placed, purposes, sources, strict=True)))
@@ -216,7 +216,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     def _tickets(self, tx: Transaction, wishes: Sequence[tuple[Job, Purpose, str]]) -> list[Ticket]:
         """Return tickets, each for a job, a purpose and a source; one signature is for all of them."""
         shaped = [purpose == "send" and can_shape(tx, job) for job, purpose, _ in wishes]
-        tokens = self._service.tokens(
+        tokens = self._service.tickets.tokens(
             (job, purpose, source if held else "") for (job, purpose, source), held in zip(wishes, shaped, strict=True)
         )
         return [

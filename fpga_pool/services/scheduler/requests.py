@@ -233,7 +233,7 @@ class TenantRequests:
             require_agent(tx.host(host), agent_id)
             sources = input_sources(tx, job, host, attempt)
             holders = {source.host: tx.host(source.host) for source in sources}
-        tokens = service.tokens((source, "copy", "") for source in sources)
+        tokens = service.tickets.tokens((source, "copy", "") for source in sources)
         return [
             SourceTicket(
                 job=source.uuid,
@@ -311,7 +311,7 @@ class TenantRequests:
     def quota(self, context: Context, project_id: ProjectId) -> Quota:
         service = self._service
         own, used = quota(service.store, project_id)
-        used = {**used, Resource.TICKETS: service.valid_tickets(project_id)}
+        used = {**used, Resource.TICKETS: service.tickets.valid(project_id)}
         return quota_of(project_id, service.unified(project_id) or service.limits(own), used)
 
     @answers

@@ -1,9 +1,7 @@
 """The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
-import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -21,13 +19,12 @@ from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, noti
 from fpga_pool.model.lifecycle.slot import LeaseBroken
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
-from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
-from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
-from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota
+from fpga_pool.model.rules.shared.admission import check_quota
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
@@ -57,13 +54,13 @@ from fpga_pool.services.scheduler.planner import (
     quick,
     sparing,
 )
+from fpga_pool.services.scheduler.tickets import Tickets
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
 from fpga_pool.store.quotas import lock_limits, own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
-from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
 
 if TYPE_CHECKING:  # openstacksdk takes a second to load
     from fpga_pool.drivers.nova_api import TenantServers
@@ -110,7 +107,7 @@ class SchedulerService:
         self.settings = settings
         self.store = store
         self.catalogue = catalogue
-        self.token_key = token_key
+        self.tickets = Tickets(token_key, settings.token_lifetime_s, clock)
         self.clock = clock
         self.refusals = Refusals()
         #: The keys of all processes that may call this scheduler.
@@ -155,7 +152,6 @@ class SchedulerService:
         self._writers: dict[str, ShardWriter] = {}
         self._admissions = ShardWriter(store.admission)
         self._loops: list[Loop] = []
-        self._valid_tickets, self._ticket_lock = ValidTickets(), threading.Lock()
 
     def start(self) -> None:
         """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
@@ -187,36 +183,6 @@ class SchedulerService:
         """Let running steps end; committed work stays for the next owner, which can take over immediately."""
         self.pause()
         self.ownership.leave()
-
-    def tokens(self, wishes: Iterable[tuple[Job, Purpose, str]]) -> list[str]:
-        """Return signed tokens to move bytes of jobs, from now on; the third of a wish is `TransferGrant.source`."""
-        return sign([self._grant(*wish) for wish in wishes], self.token_key)
-
-    def _grant(self, job: Job, purpose: Purpose, source: str) -> TransferGrant:
-        return TransferGrant(
-            job=job.uuid,
-            attempt=job.attempt,
-            project_id=job.project_id,
-            host=job.host,
-            purpose=purpose,
-            input_bytes=job.input_bytes,
-            token_id=str(uuid.uuid4()),
-            deadline_s=self.clock() + self.settings.token_lifetime_s,
-            source=source,
-            tap=bool(source and server_of(job.requester)),
-        )
-
-    def count_tickets(self, limits: ProjectLimits, project_id: str, number: int) -> None:
-        """Count tickets that a project with these limits is given now; QuotaExceeded if it would have too many."""
-        with self._ticket_lock:
-            valid = {Resource.TICKETS: self._valid_tickets.of(project_id, self.clock())}
-            check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
-            self._valid_tickets.add(project_id, number, self.clock() + self.settings.token_lifetime_s)
-
-    def valid_tickets(self, project_id: str) -> int:
-        """Return how many tickets of a project, given here, have not expired."""
-        with self._ticket_lock:
-            return self._valid_tickets.of(project_id, self.clock())
 
     def limits_of(self, tx: SqlTransaction, project_id: str) -> ProjectLimits:
         """Return the limits of a project."""

@@ -17,6 +17,9 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.gangs.swf import Swf, read_swf
 
+#: A file has its numbers as floating point, in which larger ones are not all whole.
+_LARGEST_NUMBER = 2**53
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
@@ -65,6 +68,9 @@ def read_trace(path: str | Path, processors: int) -> tuple[Trace, int]:
     if len(numbers) < len(job):
         twice = np.setdiff1d(np.arange(len(job)), places)[0]
         raise InvalidInput(f"{path}: duplicate job {job[twice]:g}")
+    for name in ("job", "user"):
+        if not (np.abs(swf.column(name)) <= _LARGEST_NUMBER).all():
+            raise InvalidInput(f"{path}: {name} numbers must be at most {_LARGEST_NUMBER}")
     return trace_of(swf, processors)
 
 

@@ -108,7 +108,7 @@ def test_an_agent_gets_leave_for_an_approved_design_alone_and_its_bytes_only_whe
         load()
     running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
     answer = load()
-    running.service.token_key.public_key().verify(answer.signature, answer.grant.signed())
+    running.key.public_key().verify(answer.signature, answer.grant.signed())
     assert (answer.bitstream, answer.grant.nonce, answer.grant.host) == (BITSTREAM, "a nonce", agent.name)
     assert load(design.sha256).bitstream == b""
     running.api.change_design(design.uuid, DesignChange(state="REVOKED"))

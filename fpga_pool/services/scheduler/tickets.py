@@ -1,0 +1,58 @@
+"""Tickets to move bytes of jobs: signed tokens, and how many of them each project has."""
+
+import threading
+import uuid
+from collections.abc import Iterable
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fpga_pool.model.objects.hosts import server_of
+from fpga_pool.model.objects.pool import Job
+from fpga_pool.model.objects.quotas import ProjectLimits, Resource
+from fpga_pool.model.rules.shared.admission import ValidTickets, check_quota
+from fpga_pool.services.clock import Clock
+from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
+
+
+class Tickets:
+    """Signs tokens, and counts those that projects were given here and that have not expired; threads may share it."""
+
+    def __init__(self, key: Ed25519PrivateKey, lifetime_s: float, clock: Clock) -> None:
+        self._key = key
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+        self._valid, self._lock = ValidTickets(), threading.Lock()
+
+    def tokens(self, wishes: Iterable[tuple[Job, Purpose, str]]) -> list[str]:
+        """Return signed tokens to move bytes of jobs, from now on; the third of a wish is `TransferGrant.source`."""
+        return sign([self._grant(*wish) for wish in wishes], self._key)
+
+    def _grant(self, job: Job, purpose: Purpose, source: str) -> TransferGrant:
+        return TransferGrant(
+            job=job.uuid,
+            attempt=job.attempt,
+            project_id=job.project_id,
+            host=job.host,
+            purpose=purpose,
+            input_bytes=job.input_bytes,
+            token_id=str(uuid.uuid4()),
+            deadline_s=self._clock() + self._lifetime_s,
+            source=source,
+            tap=bool(source and server_of(job.requester)),
+        )
+
+    def signature(self, content: bytes) -> bytes:
+        """Return the scheduler's signature of what an agent asked for."""
+        return self._key.sign(content)
+
+    def count(self, limits: ProjectLimits, project_id: str, number: int) -> None:
+        """Count tickets that a project with these limits is given now; QuotaExceeded if it would have too many."""
+        with self._lock:
+            valid = {Resource.TICKETS: self._valid.of(project_id, self._clock())}
+            check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
+            self._valid.add(project_id, number, self._clock() + self._lifetime_s)
+
+    def valid(self, project_id: str) -> int:
+        """Return how many tickets of a project, given here, have not expired."""
+        with self._lock:
+            return self._valid.of(project_id, self._clock())
