@@ -4,7 +4,7 @@ They change in transactions on their shard only, each of which increments the sh
 committed in one generation is true for as long as the shard has that generation, so that a transaction reads the
 generations and takes the rest from here.  Where another process has changed the shard, the generation shows it, and
 all of it is read again.  The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is the exception: it is noted
-without a transaction on the shard, and whoever needs it asks for `host(name, heard=True)`.
+without a transaction on the shard, and a caller that needs it asks for `host(name, heard=True)`.
 """
 
 import threading
