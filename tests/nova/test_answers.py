@@ -14,6 +14,7 @@ import requests
 from keystoneauth1 import exceptions as ks_exc
 from nova.scheduler.client import report
 
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.nova_plugin.placement import slots_left
 
 GOOD = {
@@ -42,7 +43,7 @@ class Client:
 def answered(monkeypatch):
     def answer(status, content):
         monkeypatch.setattr(report, "report_client_singleton", lambda: Client(status, content))
-        return slots_left("req-1", "sha256")
+        return slots_left("req-1", load_catalogue(installed_catalogue()).function("sha256"))
 
     return answer
 
