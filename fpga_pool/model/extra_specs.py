@@ -146,11 +146,10 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus:
         return found + list(_without_function(ours, groups))
     if found:
         return found  # the rest follows from what these values should be
-    if function not in catalogue.functions:
-        try:
-            catalogue.function(function)
-        except UnknownFunction as error:
-            return [f"{NAMESPACE}:function: {str(error).removeprefix('function ')}"]
+    try:
+        catalogue.function(function)
+    except UnknownFunction as error:
+        return [f"{NAMESPACE}:function: {str(error).removeprefix('function ')}"]
     return [
         *_wrong_topology(int(ours.get(f"{NAMESPACE}:count", "1")), ours.get(f"{NAMESPACE}:topology")),
         *_wrong_count(int(ours.get(f"{NAMESPACE}:count", "1")), groups),

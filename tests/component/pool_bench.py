@@ -178,8 +178,8 @@ class Scheduler(SchedulerService):
         self._arrived()
 
 
-class TicketsOfOthers(Tickets):
-    """Tickets for streams that their hosts see come from elsewhere than their client says; "" = from there."""
+class TicketsFromElsewhere(Tickets):
+    """Tickets for streams that hosts see come from `seen_from`, by address translation; "" = as their client says."""
 
     seen_from = ""
 
@@ -221,7 +221,7 @@ class PoolBench(SchedulerCalls):
             *(self._work_arrived, settings, self.store, self.catalogue, lambda name: Ect(), Library(), None),
             *(self.key, {}, WallClock(), online, Easy(), load_policy("task", "lattice_plus")),
         )
-        self.tickets_given = self.scheduler.tickets = TicketsOfOthers(self.key, 60.0, WallClock())
+        self.scheduler.tickets = TicketsFromElsewhere(self.key, 60.0, WallClock())
         self._endpoint = SchedulerEndpoint(self.scheduler)
         self._writing = self.scheduler.changes.noted(lambda: self.store.transaction(SHARD, OWNER, self.shard.epoch))
         self._directory = directory

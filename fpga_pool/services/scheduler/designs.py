@@ -102,7 +102,7 @@ class DesignRequests:
             content = b"" if design.sha256 == cached else bitstream_of(tx, design)
         grant = DesignGrant(nonce=nonce, host=host, function=function, manifest=design.manifest, sha256=design.sha256)
         LOG.info("design %s: host %s loads it", design.uuid, host)
-        return DesignAnswer(grant=grant, signature=self._service.tickets.signature(grant.signed()), bitstream=content)
+        return DesignAnswer(grant=grant, signature=self._service.token_key.sign(grant.signed()), bitstream=content)
 
 
 def trusted_signer(request: DesignRequest, settings: SchedulerSettings) -> str:

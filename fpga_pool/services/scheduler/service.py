@@ -107,6 +107,7 @@ class SchedulerService:
         self.settings = settings
         self.store = store
         self.catalogue = catalogue
+        self.token_key = token_key
         self.tickets = Tickets(token_key, settings.token_lifetime_s, clock)
         self.clock = clock
         self.refusals = Refusals()

@@ -41,10 +41,6 @@ class Tickets:
             tap=bool(source and server_of(job.requester)),
         )
 
-    def signature(self, content: bytes) -> bytes:
-        """Return the scheduler's signature of what an agent asked for."""
-        return self._key.sign(content)
-
     def count(self, limits: ProjectLimits, project_id: str, number: int) -> None:
         """Count tickets that a project with these limits is given now; QuotaExceeded if it would have too many."""
         with self._lock:

@@ -48,7 +48,7 @@ def test_a_stream_that_its_host_knows_is_not_held_by_the_client_too(pool, stream
 
 
 def test_the_client_holds_a_stream_whose_source_looks_different_to_the_responder(pool, stream, eventually):
-    pool.tickets_given.seen_from = "192.0.2.7:40000"
+    pool.scheduler.tickets.seen_from = "192.0.2.7:40000"
     stream.thread.start()
     eventually(lambda: stream._pacing is not None)
     assert stream.sent_bytes < SIZE_BYTES
