@@ -45,7 +45,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["wake"], _SCHEDULER),
     "describe": frozenset({Role.SCHEDULER, Role.API}),
     **dict.fromkeys(
-        ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_slots"], _AGENT
+        ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_leases"], _AGENT
     ),
     **dict.fromkeys(["source_tickets", "load_design"], _AGENT),
     **dict.fromkeys(

@@ -34,7 +34,7 @@ from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangReques
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.hosts import enrolment_proof
-from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
+from fpga_pool.model.objects.pool import Batch, Job, JobState, Lease, Slot
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
@@ -246,11 +246,14 @@ class SchedulerCalls(HardwareCalls):
 
         """
 
-    def release_slots(self, host: str, agent_id: str, instance: str) -> None:
-        """Release all slots that a virtual machine holds on a host."""
+    def release_slots(self, host: str, agent_id: str, leases: Mapping[str, int]) -> None:
+        """Release slots that virtual machines hold on a host: by uuid of a lease, the generation in which it was read.
 
-    def instance_slots(self, host: str) -> dict[str, list[str]]:
-        """Return the names of the slots that virtual machines hold on a host, by instance."""
+        A lease that was claimed again since is not released, however late this is carried out.
+        """
+
+    def instance_leases(self, host: str) -> dict[str, list[Lease]]:
+        """Return the leases of virtual machines on a host, by instance, each list by slot."""
 
 
 class SchedulerAPI(SchedulerCalls):

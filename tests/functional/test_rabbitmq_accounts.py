@@ -14,7 +14,7 @@ from oslo_config import cfg
 from fpga_pool.model.flavor import GuestTier
 from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.pool import Host
+from fpga_pool.model.objects.pool import Host, Lease
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.notifier import FAILED, GROUP, SENT, publisher
@@ -44,7 +44,7 @@ class SchedulerEndpoint:
         return []
 
     @answers
-    def instance_slots(self, context: dict, host: str) -> dict[str, list[str]]:
+    def instance_leases(self, context: dict, host: str) -> dict[str, list[Lease]]:
         return {host: []}
 
     @answers
@@ -96,7 +96,7 @@ def test_each_role_can_call_what_it_has_to(pool):
     assert [agents.tiers(f"{name}.example") for name in ("one", "two")] == [[], []]
     for name in ("one", "two"):
         agent = SchedulerAPI(transports[name], Identity(Role.AGENT, f"{name}.example", key), timeout_s=30.0)
-        assert agent.instance_slots(f"{name}.example") == {f"{name}.example": []}
+        assert agent.instance_leases(f"{name}.example") == {f"{name}.example": []}
     assert SchedulerAPI(transports["api"], Identity(Role.API, "a", key), timeout_s=30.0).hosts() == []
     SchedulerAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=30.0).wake()
     wait_until(lambda: scheduler.woken, "schedulers wake each other")

@@ -19,7 +19,7 @@ from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, Topology
 from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.model.rules.instance.instances import Claim, claim_slots, instance_leases, release_slots
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, held_by, instance_leases, release_slots
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.services.agent.instances.service import HookServer
@@ -145,7 +145,7 @@ class Agents:
         domain = parse(xml)
         with self.tx() as tx:
             if operation == "release":
-                release_slots(tx, host, domain.instance, 0.0)
+                release_slots(tx, held_by(tx, host, domain.instance), 0.0)
                 return
             given = self.cloud._get_allocations_by_server_uuid(domain.instance)
             allocated = {

@@ -12,7 +12,7 @@ from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Lease
-from fpga_pool.model.rules.instance.instances import release_lease
+from fpga_pool.model.rules.instance.instances import release_slots
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.sync import Allocations
 from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
@@ -144,4 +144,4 @@ class Audit(ManageCommand):
         with store.reading() as reading:
             shard = reading.slot(lease.slot).shard
         with store.transaction(shard) as tx:
-            return release_lease(tx, lease, time.time())
+            return bool(release_slots(tx, [lease], time.time()))

@@ -24,7 +24,7 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.bitstreams import DesignState
-from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
+from fpga_pool.model.objects.pool import Batch, Job, JobState, Lease, Slot
 from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
@@ -355,13 +355,13 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         return slots
 
     @answers
-    def release_slots(self, context: Context, host: str, agent_id: str, instance: str) -> None:
-        self._service.instances.release(host, agent_id, instance)
+    def release_slots(self, context: Context, host: str, agent_id: str, leases: Mapping[str, int]) -> None:
+        self._service.instances.release(host, agent_id, leases)
         self._service.work_arrived()
 
     @answers
-    def instance_slots(self, context: Context, host: str) -> dict[str, list[str]]:
-        return self._service.instances.slots(host)
+    def instance_leases(self, context: Context, host: str) -> dict[str, list[Lease]]:
+        return self._service.instances.leases(host)
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:

@@ -17,7 +17,7 @@ from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, Batch, Host
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, change_batch, create_batch, hold_jobs
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang
-from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, held_by, release_slots
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies
@@ -232,7 +232,7 @@ class ScenarioRun:
     def _release(self, instance: Instance) -> None:
         if instance.state == "ACTIVE":
             request, now_s = instance.request, self._engine.now_s
-            self._pool.change(lambda tx: release_slots(tx, instance.host, request.uuid, now_s))
+            self._pool.change(lambda tx: release_slots(tx, held_by(tx, instance.host, request.uuid), now_s))
             instance.ended_s = now_s
             self._becomes(instance, "DELETED")
 

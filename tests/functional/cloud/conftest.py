@@ -220,7 +220,8 @@ class CloudScheduler(SchedulerAPI):
     def instance_slots(self, host: str) -> dict[str, list[str]]:
         """Return the names of the slots that virtual machines hold on a host, by instance."""
         agent = Identity(Role.AGENT, host, private_key("key", str(self._agents / host / "agent.pem")))
-        return SchedulerAPI(self._connection, agent).instance_slots(host)
+        leases = SchedulerAPI(self._connection, agent).instance_leases(host)
+        return {instance: [lease.slot for lease in held] for instance, held in leases.items()}
 
 
 @pytest.fixture(scope="package")

@@ -54,6 +54,7 @@ def test_placement_follows_the_pool_and_a_machine_gets_what_it_was_allocated(clo
     claimed = agent.claim_slots("node-1", agent_id, instance, "p", wanted)
     assert len(claimed) == 2
     assert slot.name not in {found.name for found in claimed}
-    agent.release_slots("node-1", agent_id, instance)
-    assert agent.instance_slots("node-1") == {}
+    held = agent.instance_leases("node-1")[instance]
+    agent.release_slots("node-1", agent_id, {lease.uuid: lease.generation for lease in held})
+    assert agent.instance_leases("node-1") == {}
     cloud.allocate(instance, {})

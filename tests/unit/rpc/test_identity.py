@@ -135,7 +135,7 @@ def test_what_may_be_repeated_need_not_name_the_run(gate):
         gate.admit(TOPIC, context, "snapshot", {"seen": None})
 
 
-@pytest.mark.parametrize("method", ["heartbeat", "report", "claim", "claim_slots", "release_slots", "instance_slots"])
+@pytest.mark.parametrize("method", ["heartbeat", "report", "claim", "claim_slots", "release_slots", "instance_leases"])
 def test_an_agent_speaks_for_no_other_host(gate, method):
     arguments = {"heartbeat": {"host": "h1"}} if method == "heartbeat" else {"host": "h1"}
     with pytest.raises(Unauthenticated, match="the agent of host h2 may not"):

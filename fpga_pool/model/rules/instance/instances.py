@@ -60,7 +60,8 @@ def claim_slots(
 ) -> list[Slot]:
     """Give a virtual machine its slots, by name, and command the host's agent to reserve them.
 
-    What it holds already and still wants it keeps, so a claim can be made again; the rest it gives back.
+    What it holds already and still wants it keeps, so a claim can be made again; the rest it gives back.  A lease that
+    is kept has a new generation, by which a release that was asked for before does not take it.
 
     Raises
     ------
@@ -83,6 +84,8 @@ def claim_slots(
             kept = [lease for lease in kept if lease.slot in names]
             chosen = [tx.slot(name) for name in sorted(names - {lease.slot for lease in kept})]
     _free(tx, given_back, now_s)
+    for lease in kept:
+        tx.save(lease)
     for slot in chosen:
         _take(tx, slot, catalogue, settings, now_s)
         lease = new_lease(
@@ -99,18 +102,15 @@ def claim_slots(
     return [tx.slot(name) for name in sorted([lease.slot for lease in kept] + [slot.name for slot in chosen])]
 
 
-def release_slots(tx: Transaction, host: str, instance: str, now_s: float) -> list[Lease]:
-    """Take from a virtual machine all that it holds on a host; return what that was."""
-    held = held_by(tx, host, instance)
-    _free(tx, held, now_s)
-    return held
+def release_slots(tx: Transaction, leases: Sequence[Lease], now_s: float) -> list[Lease]:
+    """Take slots from virtual machines, whose leases may have been read some time ago; return those that were released.
 
-
-def release_lease(tx: Transaction, lease: Lease, now_s: float) -> bool:
-    """Take one slot from a virtual machine, if the lease is still in force; return whether it was."""
-    current = [held for held in tx.leases(slots=[lease.slot]) if held.uuid == lease.uuid]
-    _free(tx, current, now_s)
-    return bool(current)
+    One that has ended, changed, or been claimed again since it was read stays as it is.
+    """
+    in_force = {lease.uuid: lease.generation for lease in tx.leases(slots=[lease.slot for lease in leases])}
+    same = [lease for lease in leases if in_force.get(lease.uuid) == lease.generation]
+    _free(tx, same, now_s)
+    return same
 
 
 def compare_hold(

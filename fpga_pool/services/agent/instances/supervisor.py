@@ -180,11 +180,21 @@ class InstanceSupervisor:
                 self._release()
 
     def _release(self) -> None:
-        """Release the slots of the instance; the agent receives a command for each slot."""
-        if self._claimed or self._parts.holds.slots_of(self.instance):
+        """Release the slots of the instance; the agent receives a command for each slot.
+
+        Only the leases that it has now: should this be carried out late, it takes none that a next start has claimed.
+        """
+        parts = self._parts
+        if not self._claimed and not parts.holds.slots_of(self.instance):
+            return
+        leases = parts.scheduler.instance_leases(parts.host).get(self.instance, [])
+        if leases:
             LOG.info("instance %s: not running here; its slots are released", self.instance)
-            self._parts.scheduler.release_slots(self._parts.host, self._parts.agent_id, self.instance)
-            self._claimed = False
+            held = {lease.uuid: lease.generation for lease in leases}
+            parts.scheduler.release_slots(parts.host, parts.agent_id, held)
+        self._claimed = bool(leases)
+        if leases:
+            self._wake.set()  # to see that none is left
 
     def _claim(self, domain: Domain) -> list[str]:
         parts = self._parts

@@ -5,8 +5,8 @@ A departure is acted on when Nova reports it and Placement agrees.
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from fpga_pool.model.exceptions import ServiceUnavailable
@@ -19,7 +19,6 @@ from fpga_pool.model.rules.instance.instances import (
     held_by,
     instance_leases,
     provider_of,
-    release_lease,
     release_slots,
 )
 from fpga_pool.model.rules.shared.reports import require_agent
@@ -73,7 +72,7 @@ class Instances:
         except ServiceUnavailable:
             if not _satisfies(held, wanted):
                 raise
-            return slots
+            allocated = Counter(map(provider_of, slots))
         claim = Claim(host=host, instance=instance, project_id=project_id, wanted=wanted, allocated=allocated)
 
         def work(writing: Transaction) -> list[Slot]:
@@ -87,23 +86,24 @@ class Instances:
         LOG.info("instance %s of project %s holds %s for %s", instance, project_id, names, wanted.function)
         return slots
 
-    def release(self, host: str, agent_id: str, instance: str) -> None:
+    def release(self, host: str, agent_id: str, leases: Mapping[str, int]) -> None:
         with self._store.reading() as tx:
             shard = tx.host(host).shard
 
         def work(tx: Transaction) -> list[Lease]:
             require_agent(tx.host(host), agent_id)
-            return release_slots(tx, host, instance, self._clock())
+            named = [lease for lease in instance_leases(tx, host) if leases.get(lease.uuid) == lease.generation]
+            return release_slots(tx, named, self._clock())
 
-        if released := self._writer(shard).run(work):
-            LOG.info("instance %s releases %s", instance, ", ".join(lease.slot for lease in released))
+        for lease in self._writer(shard).run(work):
+            LOG.info("instance %s releases %s", lease.holder, lease.slot)
 
-    def slots(self, host: str) -> dict[str, list[str]]:
+    def leases(self, host: str) -> dict[str, list[Lease]]:
         with self._store.reading() as tx:
             leases = instance_leases(tx, tx.host(host).name)
-        held: dict[str, list[str]] = {}
+        held: dict[str, list[Lease]] = {}
         for lease in leases:
-            held.setdefault(lease.holder, []).append(lease.slot)
+            held.setdefault(lease.holder, []).append(lease)
         return held
 
 
@@ -162,7 +162,7 @@ class Departures:
         given = {provider: {instance: allocated.get(provider, 0)} for provider in held}
         for lease in differences(held, given).unallocated:
             writer = self._writer(shards[lease.slot])
-            if writer.run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
+            if writer.run(lambda tx, lease=lease: release_slots(tx, [lease], self._clock())):  # type: ignore[misc]
                 LOG.info("slot %s: released, as instance %s has left its host", lease.slot, instance)
 
     def _held(self, instances: set[str]) -> dict[str, list[tuple[Lease, Slot]]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.rules.instance.instances import not_to_be_had, release_lease
+from fpga_pool.model.rules.instance.instances import not_to_be_had, release_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.sync import Allocations, Sync, WantedProvider, wanted_providers
@@ -135,7 +135,7 @@ class LeaseWatch:
             )
         self._seen = {lease.uuid for lease in found.surplus}
         for lease in again:
-            if self._writer(self._shard).run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
+            if self._writer(self._shard).run(lambda tx, lease=lease: release_slots(tx, [lease], self._clock())):  # type: ignore[misc]
                 LOG.warning("slot %s: released, as instance %s has no allocation for it", lease.slot, lease.holder)
         return False
 

@@ -6,6 +6,7 @@ import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from fpga_pool.drivers.guests.domain import GuestDriver, parse
 from fpga_pool.guest.accelerator import Accelerator
@@ -144,10 +145,19 @@ class Slots:
             self._command(self.held[instance], action)
             return [type("Slot", (), {"name": slot}) for slot in self.held[instance]]
 
-    def release_slots(self, host, agent_id, instance):
+    def instance_leases(self, host):
         with self._lock:
-            self._note("release", instance)
-            self._command(self.held.pop(instance, []), FreeSlot(instance=instance, lease_epoch=1))
+            self._note("ask", host)
+            return {
+                instance: [SimpleNamespace(uuid=f"{instance} {slot}", generation=0) for slot in slots]
+                for instance, slots in self.held.items()
+            }
+
+    def release_slots(self, host, agent_id, leases):
+        with self._lock:
+            for instance in {uuid.split()[0] for uuid in leases}:
+                self._note("release", instance)
+                self._command(self.held.pop(instance, []), FreeSlot(instance=instance, lease_epoch=1))
 
     def _note(self, what, instance):
         if self.away:

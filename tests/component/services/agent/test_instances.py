@@ -44,7 +44,8 @@ def test_an_end_that_nobody_told_is_noticed(host, until):
 def test_a_start_without_slots_is_refused_and_gives_back_all(host, until):
     with pytest.raises(Conflict, match="cannot give 3 slots"):
         host.instances.asked("prepare", xml(count=3))
-    until(lambda: ("release", "vm") in host.slots.calls and host.instances._supervisors == {})
+    until(lambda: ("ask", "h0") in host.slots.calls and host.instances._supervisors == {})
+    assert host.held() == []
 
 
 def test_a_start_whose_load_fails_is_refused_and_gives_back_all(host, until):

@@ -46,7 +46,7 @@ def claimed(pool, placement, until):
         placement.known[instance] = {provider_uuid(agent.name, "c", "small"): count}
         wanted = AcceleratorRequest(function="sha256", count=count)
         pool.api.claim_slots(agent.name, agent.name, instance, "p", wanted)
-        return lambda: len(pool.api.instance_slots(agent.name).get(instance, []))
+        return lambda: len(pool.api.instance_leases(agent.name).get(instance, []))
 
     return claim
 

@@ -199,7 +199,8 @@ def test_instances_of_those_who_may_name_a_design_get_slots_for_it_and_it_stays_
     for project in ("p", None):
         with pytest.raises(Conflict, match="1 instances have mine"):
             running.api.delete_design(project, design.uuid)
-    running.api.release_slots(agent.name, agent.name, "vm")
+    [lease] = running.api.instance_leases(agent.name)["vm"]
+    running.api.release_slots(agent.name, agent.name, {lease.uuid: lease.generation})
     with pytest.raises(NotFound):
         running.api.delete_design("q", design.uuid)
     assert running.api.delete_design(None, design.uuid).uuid == design.uuid

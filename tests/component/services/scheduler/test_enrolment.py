@@ -121,7 +121,7 @@ def test_an_enrolled_agent_does_nothing_in_the_name_of_another_host(gated, api, 
     with pytest.raises(Unauthenticated, match="the agent of host other may not call heartbeat"):
         other.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="203.0.113.1"))
     with pytest.raises(Unauthenticated):
-        other.release_slots(agent.name, agent.name, str(uuid.uuid4()))
+        other.release_slots(agent.name, agent.name, {})
     (host,) = api.hosts()
     assert host.data_address == "192.0.2.1"
 

@@ -15,24 +15,47 @@ def agent(running):
     return running.host()
 
 
+def generations(leases):
+    return {lease.uuid: lease.generation for lease in leases}
+
+
 def test_a_claim_is_held_by_the_agent_until_it_is_released(running, agent, until):
     two = AcceleratorRequest(function="sha256", count=2)
     slots = running.api.claim_slots(agent.name, agent.name, "vm", "p", two)
     names = [slot.name for slot in slots]
     assert names == [f"{agent.name}/c/r0", f"{agent.name}/c/r1"]
     until(lambda: agent.kept == dict.fromkeys(names, "vm"))
-    assert running.api.instance_slots(agent.name) == {"vm": names}
-    running.api.release_slots(agent.name, agent.name, "vm")
-    running.api.release_slots(agent.name, agent.name, "vm")
+    leases = running.api.instance_leases(agent.name)
+    assert {vm: [lease.slot for lease in held] for vm, held in leases.items()} == {"vm": names}
+    for _ in range(2):
+        running.api.release_slots(agent.name, agent.name, generations(leases["vm"]))
     until(lambda: agent.kept == {})
-    assert running.api.instance_slots(agent.name) == {}
+    assert running.api.instance_leases(agent.name) == {}
+
+
+def test_a_late_release_takes_nothing_that_was_claimed_since(running, agent):
+    """Its caller has given it up, its machine has started again, and the scheduler that had stopped goes on."""
+    running.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    late = generations(running.api.instance_leases(agent.name)["vm"])
+    running.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    running.api.release_slots(agent.name, agent.name, late)
+    [kept] = running.api.instance_leases(agent.name)["vm"]
+    assert late == {kept.uuid: kept.generation - 1}
+
+
+def test_an_agent_releases_nothing_of_another_host(running, agent):
+    running.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    other = running.host()
+    leases = running.api.instance_leases(agent.name)
+    running.api.release_slots(other.name, other.name, generations(leases["vm"]))
+    assert running.api.instance_leases(agent.name) == leases
 
 
 def test_only_the_agent_of_a_host_claims_and_releases(running, agent):
     with pytest.raises(HostTaken):
         running.api.claim_slots(agent.name, "somebody", "vm", "p", SHA)
     with pytest.raises(HostTaken):
-        running.api.release_slots(agent.name, "somebody", "vm")
+        running.api.release_slots(agent.name, "somebody", {})
     with pytest.raises(NotFound, match="no host nowhere"):
         running.api.claim_slots("nowhere", agent.name, "vm", "p", SHA)
 
@@ -75,7 +98,7 @@ def test_slots_are_linked_as_agents_tell_and_a_claim_of_others_is_refused(runnin
     )
     with pytest.raises(Conflict, match="at most 2 have these links"):
         running.api.claim_slots(agent.name, agent.name, "vm", "p", ring)
-    assert running.api.instance_slots(agent.name) == {}
+    assert running.api.instance_leases(agent.name) == {}
     assert len(running.api.claim_slots(agent.name, agent.name, "vm", "p", line)) == 3
 
 
@@ -95,5 +118,7 @@ def test_while_placement_is_away_only_what_is_held_already_can_be_claimed(with_p
     placement.away = True
     again = with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
     assert [slot.name for slot in again] == [slot.name for slot in held]
+    [lease] = with_placement.api.instance_leases(agent.name)["vm"]
+    assert lease.generation == 1  # a late release of before does not take it
     with pytest.raises(ServiceUnavailable, match="does not answer"):
         with_placement.api.claim_slots(agent.name, agent.name, "other", "p", SHA)

@@ -55,7 +55,8 @@ def test_a_lease_begins_breaks_is_restored_and_ends(running, agent, told, caplog
     assert told() == [("slot.recovered", "EMPTY")]
     running.observe(agent, slot.name, LOADING, READY)
     assert told("broken") == [("lease.restored", "")]
-    running.api.release_slots(agent.name, agent.name, "vm")
+    [lease] = running.api.instance_leases(agent.name)["vm"]
+    running.api.release_slots(agent.name, agent.name, {lease.uuid: lease.generation})
     assert told("holder") == [("lease.ended", "vm")]
 
 

@@ -13,9 +13,9 @@ from fpga_pool.model.rules.instance.instances import (
     Claim,
     check_functions_in_use,
     claim_slots,
+    held_by,
     instance_leases,
     not_to_be_had,
-    release_lease,
     release_slots,
 )
 from fpga_pool.model.rules.shared.events import events_of
@@ -59,7 +59,7 @@ def claim(pool):
 def release(pool):
     def release(instance="vm"):
         with pool.tx() as tx:
-            return [lease.slot for lease in release_slots(tx, "h0", instance, pool.now_s)]
+            return [lease.slot for lease in release_slots(tx, held_by(tx, "h0", instance), pool.now_s)]
 
     return release
 
@@ -300,14 +300,23 @@ def test_a_slot_is_drained_when_its_instance_has_left(pool, claim, release):
     assert pool.slot(R2).state is SlotState.DRAINED
 
 
+def test_a_lease_that_was_claimed_again_since_is_not_released(pool, claim):
+    claim("flow")
+    lease = pool.lease(R2)
+    claim("flow")
+    with pool.tx() as tx:
+        assert not release_slots(tx, [lease], pool.now_s)
+        assert release_slots(tx, [pool.lease(R2)], pool.now_s)
+
+
 def test_a_lease_that_is_over_is_not_released_again(pool, claim, release):
     claim("flow")
     lease = pool.lease(R2)
     with pool.tx() as tx:
-        assert release_lease(tx, lease, pool.now_s)
+        assert release_slots(tx, [lease], pool.now_s) == [lease]
     claim("flow", instance="next")
     with pool.tx() as tx:
-        assert not release_lease(tx, lease, pool.now_s)
+        assert not release_slots(tx, [lease], pool.now_s)
     assert holders(pool) == {R2: "next"}
 
 

@@ -23,7 +23,7 @@ from fpga_pool.model.messages.agents import (
     ResultDelivered,
 )
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState, SlotState
-from fpga_pool.model.rules.instance.instances import Claim, claim_slots, instance_leases, release_slots
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, held_by, instance_leases, release_slots
 
 SLOTS = [f"{host}/c/{region}" for host in ("h0", "h1") for region in ("r0", "r1", "r2")]
 FUNCTIONS = ["aes", "sha256", "flow"]
@@ -158,7 +158,7 @@ class Walk:
 
     def release(self, number):
         with self.pool.tx() as tx:
-            release_slots(tx, f"h{number % 2}", f"vm{number}", self.pool.now_s)
+            release_slots(tx, held_by(tx, f"h{number % 2}", f"vm{number}"), self.pool.now_s)
 
     def slot(self, slot, state):
         self.pool.report(self.pool.slot_report(slot, state), host=slot.split("/")[0])

@@ -18,7 +18,7 @@ from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import SlotChanged
 from fpga_pool.model.objects.pool import ENDED_JOBS, BatchState, JobState, LeaseKind, SlotState
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.model.rules.instance.instances import Claim, claim_slots, not_to_be_had, release_slots
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, held_by, not_to_be_had, release_slots
 from fpga_pool.model.rules.shared.changes import displace_task
 from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.sim.store import MemoryTransaction
@@ -271,7 +271,7 @@ def test_a_virtual_machine_takes_a_slot_of_a_task_and_the_task_waits_for_as_many
     assert {share.state for share in tasks.shares(uuid)} == {JobState.PENDING}
     assert {lease.kind for lease in pool.contents().leases} == {LeaseKind.INSTANCE}
     with pool.tx() as tx:
-        release_slots(tx, "r", "vm", pool.now_s)
+        release_slots(tx, held_by(tx, "r", "vm"), pool.now_s)
     assert tasks.place() == [uuid]
 
 
