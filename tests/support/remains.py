@@ -54,11 +54,14 @@ def recorded(database_url: str) -> Recorded:
 
 
 def files_left(directory: Path, hosts: Iterable[str], held: set[str]) -> list[str]:
-    """Return the files of jobs in the directories of agents that are not results still held."""
+    """Return the files of jobs in the directories of agents that are not results still held.
+
+    A file of zeros in `scratch` is the place of a slot's next input, erased.
+    """
     return [
         str(file.relative_to(directory))
         for host in hosts
-        for kind in ("inputs", "results", "processes")
+        for kind in ("inputs", "results", "processes", "scratch")
         for file in (directory / host / kind).iterdir()
-        if file.name not in held
+        if file.name not in held and (kind != "scratch" or any(file.read_bytes()))
     ]

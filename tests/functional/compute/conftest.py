@@ -168,9 +168,11 @@ def machine_shares(which):
     before = found.read_text() if found else ""
     if found:
         found.write_text(str(MACHINE_SHARES[found][which]))
-    yield
-    if found:
-        found.write_text(before)
+    try:
+        yield
+    finally:  # all else on the host would starve
+        if found:
+            found.write_text(before)
 
 
 @pytest.fixture
