@@ -6,6 +6,7 @@ works.  What we take of oslo.service is its options, its notification of systemd
 """
 
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -48,6 +49,11 @@ _THREADS = (2, 2)
 #: A process at rest is woken this often by its server of metrics.
 _TICK_S = 1.0
 
+#: As glibc's <malloc.h> has it.
+_M_ARENA_MAX = -8
+#: Heaps of a process.  Glibc's own number, eight for each processor, is for threads that allocate at the same time.
+_HEAPS = 2
+
 #: A service: entered it has started, left it has stopped.  It gives the name by which the log calls it.
 Service = Callable[[cfg.ConfigOpts], AbstractContextManager[str]]
 
@@ -62,6 +68,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
     `plans` says that it loads scheduling policies, so that their options are its own.
     """
     signals = Signals()
+    limit_heaps()
     try:
         # oslo.messaging finds some of its options in the global configuration only.
         conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv, plans=plans)
@@ -113,6 +120,12 @@ class _Version:
     @staticmethod
     def version_string_with_package() -> str:
         return version("fpga_pool")
+
+
+def limit_heaps() -> None:
+    """Have the threads share few heaps: what one has freed others use; other C libraries than glibc do as they like."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 def freeze_long_lived_objects() -> None:

@@ -233,3 +233,31 @@ def test_the_embedded_pool_notices_a_taken_port_before_its_agents_start(tmp_path
     log = (tmp_path / "log").read_text()
     assert "sim0" not in log
     assert "did not stop cleanly" not in log
+
+
+THREADS_THAT_ALLOCATE = """
+import ctypes, threading
+from fpga_pool.cli.daemons.process import limit_heaps
+
+limit_heaps()
+together = threading.Barrier(8)
+
+def allocate():
+    together.wait()
+    kept = [bytes(1000) for _ in range(1000)]
+    together.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+def test_threads_of_a_service_share_two_heaps():
+    done = subprocess.run([sys.executable, "-c", THREADS_THAT_ALLOCATE], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<heap nr=") == 2
