@@ -10,8 +10,8 @@ import pytest
 from osprofiler import profiler
 
 KEY = "a key of operators"
-#: How long the command waits for more, and for how long it may run; by default the former is a second.
-IDLE_S, LIMIT_S = 10, 240
+#: How long the command waits for more, by default a second; so long where little is to come; how long it may run.
+IDLE_S, SHORT_IDLE_S, LIMIT_S = 10, 3, 240
 
 
 @contextlib.contextmanager
@@ -23,10 +23,10 @@ def tracing(key):
         profiler.clean()
 
 
-def show(trace, url, *words, code=0):
+def show(trace, url, *words, idle_s=IDLE_S, code=0):
     """What `osprofiler trace show` prints of a trace."""
     program = Path(sys.executable).with_name("osprofiler")
-    where = ("--connection-string", "messaging://", "--transport-url", url, "--idle-timeout", str(IDLE_S))
+    where = ("--connection-string", "messaging://", "--transport-url", url, "--idle-timeout", str(idle_s))
     line = [program, "trace", "show", *words, trace, *where]
     done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == code, done.stderr
@@ -65,9 +65,9 @@ def test_a_trace_leads_from_the_request_to_the_statements_of_the_scheduler(deplo
     assert of_statements == {("fpga-pool-scheduler", call["trace_id"])}
     assert any("batches" in began(one)["db"]["statement"] for one in statements)
     # Nobody's key traces nothing; and as the page for operators has it.
-    assert "No events are collected" in show(refused, rabbitmq.url, "--json", code=1)
+    assert "No events are collected" in show(refused, rabbitmq.url, "--json", idle_s=SHORT_IDLE_S, code=1)
     with tracing(KEY) as base_id:
         client.batches()
-    page = show(base_id, rabbitmq.url, "--html")
+    page = show(base_id, rabbitmq.url, "--html", idle_s=SHORT_IDLE_S)
     assert "<html" in page
     assert "/v1/batches" in page
