@@ -24,8 +24,8 @@ REDUCED = {
     3: Settings(seeds=SEEDS, scale=0.5, points=5), 4: Settings(seeds=SEEDS, scale=0.5, points=5),
     5: Settings(seeds=SEEDS, scale=0.3, points=2), 6: Settings(seeds=SEEDS, scale=0.5, points=3),
     7: Settings(seeds=SEEDS, scale=0.5, points=2), 8: Settings(seeds=SEEDS, scale=0.3, points=3),
-    9: Settings(seeds=SEEDS, scale=0.5, points=2), 10: Settings(seeds=SEEDS, scale=0.5, points=3),
-    11: Settings(seeds=SEEDS, scale=0.75, points=2),
+    9: Settings(seeds=SEEDS, scale=0.3, points=2), 10: Settings(seeds=SEEDS, scale=0.5, points=3),
+    11: Settings(seeds=SEEDS, scale=0.5, points=2),
 }  # fmt: skip
 
 
