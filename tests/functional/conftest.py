@@ -63,7 +63,7 @@ class Pool:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)
 
     def stop(self) -> int:
         for client in self.clients:
@@ -213,7 +213,7 @@ def new_work(tmp_path) -> Iterator:
 
 
 #: How long a pool may take to tidy up after its last job: a host that was lost is heard again, a result is let go.
-IDLE_S = 90.0
+IDLE_S = 180.0
 
 
 def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:

@@ -71,7 +71,7 @@ def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_i
             (job,) = (job for job in client.jobs(page[2]) if job.function == "sha256")
         assert lines[lines.index(digest) + 1] == f"on {job.slot}"
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 0
+        assert demo.wait(180) == 0
     finally:
         demo.kill()
         demo.wait()

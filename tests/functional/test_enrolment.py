@@ -41,7 +41,7 @@ class Enrolling:
         """The host is enrolled with the key that it has, lives, and computes."""
         self.pool.wait_for_hosts([HOST])
         assert self.enrolled() == self.own_key()
-        settings = RunSettings(fast_poll_s=0.05, timeout_s=90.0)
+        settings = RunSettings(fast_poll_s=0.05, timeout_s=180.0)
         batch = self.pool.client().run("sha256", [b"x"], requester=HOST, output_dir=tmp_path, settings=settings)
         assert batch.ok
 

@@ -16,7 +16,7 @@ from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState
 from fpga_pool.services.audit import audit
 from fpga_pool.store import Store
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 def options(hosts, processors, migration_s=0.5):

@@ -75,7 +75,7 @@ def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
     assert scraped.values("fpga_pool_agent_streams_total", "event")["staged"] == batch.jobs
 
     measured = "fpga_pool_agent_host_memory_bytes"
-    wait_until(lambda: Scrape(url).total(measured), "the host has been measured", timeout_s=60)
+    wait_until(lambda: Scrape(url).total(measured), "the host has been measured", timeout_s=180)
     with prometheus(tmp_path / "prometheus", url) as answers:
         empty = {title for title, query in QUERIES.items() if not answers(query)}
     # No job is there any more, and nothing of the others has happened.
@@ -125,7 +125,7 @@ def prometheus(directory, url):
         yield evaluated
     finally:
         process.kill()
-        process.wait(60)
+        process.wait(120)
 
 
 def test_the_queue_is_counted_by_project_and_errors_by_code(pool, url):

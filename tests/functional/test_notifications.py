@@ -59,7 +59,7 @@ def told(rabbitmq, topic):
     transport.cleanup()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_what_happens_is_told_and_work_goes_on_while_nobody_takes_it(
     deployment, rabbitmq, mariadb_url, relay, topic, told, tmp_path
 ):

@@ -56,24 +56,24 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_novas_scheduler_chooses_with_the_plugin(run):
-    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=880, OS_NOVA_DISABLE_EVENTLET_PATCHING="1")
+    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=1780, OS_NOVA_DISABLE_EVENTLET_PATCHING="1")
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_novas_scheduler_chooses_with_the_plugin_under_eventlet(run):
     files = [TESTS / f"{name}.py" for name in OF_EVENTLET]
-    run("-c", TESTS / "pytest.ini", *files, timeout_s=880, OS_NOVA_DISABLE_EVENTLET_PATCHING="no")
+    run("-c", TESTS / "pytest.ini", *files, timeout_s=1780, OS_NOVA_DISABLE_EVENTLET_PATCHING="no")
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_novas_own_tests_pass_with_the_plugin_in_its_default_options(run):
     run(
         *("-c", TESTS / "pytest.ini", "-p", "enabled", "--pyargs", *OWN_TESTS),
-        timeout_s=880,
+        timeout_s=1780,
         OS_NOVA_DISABLE_EVENTLET_PATCHING="1",
         PYTHONPATH=str(TESTS),
     )

@@ -178,7 +178,7 @@ def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     assert abs(loads - predicted) <= SLOTS
 
 
-def wait_for_slots(client, state, timeout_s=90.0):
+def wait_for_slots(client, state, timeout_s=180.0):
     """Wait until all slots are in a state; return them."""
     until_s = time.monotonic() + timeout_s
     while True:
@@ -227,7 +227,7 @@ def test_an_idle_slot_that_holds_another_function_is_loaded_again_after_the_hold
     assert job.dispatched_at - held[job.slot].loaded_at >= HOLD_S - 1e-3  # shown in microseconds
 
 
-def wait_for_computing(client, count, timeout_s=90.0):
+def wait_for_computing(client, count, timeout_s=180.0):
     """Wait until so many jobs compute on slots."""
     until_s = time.monotonic() + timeout_s
     while True:

@@ -119,7 +119,7 @@ def test_a_guest_behind_a_busy_foreground_migrates_past_another_one_into_a_free_
         name, file = str(uuid.uuid4()), tmp_path / "domain.xml"
         file.write_text(BUSY.format(name=name, metadata=wish(wanted), firmware=tmp_path / "firmware"))
         virsh(host, "create", str(file))
-        wait_until(lambda: places(agent).get(name) == (tier, (0,)), f"{name} is in the {tier}", 120)
+        wait_until(lambda: places(agent).get(name) == (tier, (0,)), f"{name} is in the {tier}", 240)
         return name
 
     def places(agent):
@@ -131,8 +131,8 @@ def test_a_guest_behind_a_busy_foreground_migrates_past_another_one_into_a_free_
     to = [f"qemu+unix:///system?socket={second.socket}", "--migrateuri", f"tcp://{second.own_host.address}"]
     virsh(first, "migrate", "--live", "--p2p", held, *to)
     there = {other: (Tier.FOREGROUND, (0,)), held: (Tier.FOREGROUND, (1,))}
-    wait_until(lambda: places(agents[1]) == there, "it is in the free foreground", 120)
-    wait_until(lambda: places(agents[0]) == {front: (Tier.FOREGROUND, (0,))}, "it has left", 120)
+    wait_until(lambda: places(agents[1]) == there, "it is in the free foreground", 240)
+    wait_until(lambda: places(agents[0]) == {front: (Tier.FOREGROUND, (0,))}, "it has left", 240)
     for host, guest in ((first, front), (second, other), (second, held)):
         virsh(host, "destroy", guest)
 

@@ -97,7 +97,7 @@ def test_three_stages_in_an_embedded_pool(pool, tmp_path):
 def test_an_embedded_pool_goes_on_with_its_pipelines_after_a_kill(make_pool, tmp_path):
     pool = make_pool(SLOW)
     stream = Stream(pool.client(), "node-1", tmp_path, 2)
-    assert stream.between.wait(60)
+    assert stream.between.wait(180)
     pool.kill()
     pool.start()
     stream.end()
@@ -109,7 +109,7 @@ def test_results_are_right_through_a_kill_of_every_process_in_turn(deployment, r
     pool = deployment(rabbitmq.url, mariadb_url, agents=3, options=SLOW)
     streams = [Stream(pool.client(), f"node-{number}", tmp_path / str(number), number) for number in (1, 2)]
     for name in pool.names:
-        assert all(stream.between.wait(90) for stream in streams)
+        assert all(stream.between.wait(180) for stream in streams)
         pool.restart(name)  # ends it as kill -9 does
         pool.wait_for_hosts(pool.hosts)
         before = [stream.ended for stream in streams]

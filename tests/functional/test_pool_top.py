@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 LINES, COLUMNS = 24, 80
 
 

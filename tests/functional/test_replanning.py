@@ -83,7 +83,7 @@ def wait_for_fault(client):
     return wait_until(failed, "a slot has failed")[0]
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_what_waits_for_a_slot_that_fails_is_moved_and_all_results_are_right(
     make_pool, end_and_audit_embedded, tmp_path
 ):

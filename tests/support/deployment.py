@@ -28,7 +28,7 @@ from support.servers.process import spawn
 from support.servers.server import free_port
 
 START_TIMEOUT_S = 240.0
-STOP_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 240.0
 POLL_INTERVAL_S = 0.1
 

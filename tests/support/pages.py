@@ -26,7 +26,7 @@ PAGES_TEST = "functional/test_pages.py"
 SERVER, READY = "fpga-pool-standalone", re.compile(r"^fpga-pool-standalone: ready on (\S+)$", re.MULTILINE)
 #: Of the pool as pages show it; that of the test has a port of its own.
 ENDPOINT = "http://127.0.0.1:9511"
-START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 240.0, 60.0
+START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 240.0, 480.0, 120.0
 
 _DIRECTIVE = re.compile(r"( *)\.\. code-block:: (\w+)$")
 _FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)

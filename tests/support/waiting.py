@@ -9,7 +9,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 _Found = TypeVar("_Found")
 
 #: For anything that comes as soon as a busy machine finds the time.
-SOON_S = 90.0
+SOON_S = 180.0
 #: Between two looks passes so long, or this many times as long as the look has taken: what looks at an API takes the
 #: processors from what is waited for.
 _LEAST_PAUSE_S, _PAUSE_PER_LOOK, _MOST_PAUSE_S = 0.05, 4.0, 2.0

@@ -14,7 +14,7 @@ from fpga_pool.cli.daemons import standalone
 from fpga_pool.cli.daemons.process import FAILED, WRONG_USAGE
 from support.waiting import wait_until
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 #: A service that starts and stops as its arguments say.
 PROGRAM = """

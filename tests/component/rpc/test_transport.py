@@ -62,7 +62,7 @@ def call(refusals, ending):
     def ask(method, version="1.0", ids=(), **arguments):
         target = messaging.Target(topic=topic, version=version)
         context = Signer(identity).context(topic, gate.run, method, arguments) | dict(ids)
-        return messaging.get_rpc_client(messages, target, timeout=10).call(context, method, **arguments)
+        return messaging.get_rpc_client(messages, target, timeout=60).call(context, method, **arguments)
 
     yield ask
     ending.submit(lambda: (listening.stop(), listening.wait(), messages.cleanup()))

@@ -31,13 +31,13 @@ TOOL = REPOSITORY / "tools" / "all-in-one"
 FIRST_VM = REPOSITORY / "doc" / "source" / "admin" / "first-vm" / "first-vm.sh"
 #: Installing the packages included.
 START_TIMEOUT_S = 1200.0
-STOP_TIMEOUT_S = 200.0
+STOP_TIMEOUT_S = 400.0
 SCRIPT_TIMEOUT_S = 500.0
-HOSTS_TIMEOUT_S = 180.0
+HOSTS_TIMEOUT_S = 360.0
 BOOT_TIMEOUT_S = 300.0
 #: A scheduler that was just started, on a machine on which a whole cloud is busy, is waited for.
 ANSWER_TIMEOUT_S = 120.0
-COMMAND_TIMEOUT_S = 180.0
+COMMAND_TIMEOUT_S = 360.0
 #: Hosts send as well as compute.
 REQUESTER = "fake-1"
 

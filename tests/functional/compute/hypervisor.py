@@ -12,7 +12,7 @@ from pathlib import Path
 
 import fpga_pool
 
-START_S = 60.0
+START_S = 180.0
 HOOK = Path(fpga_pool.__file__).parents[1] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 
 #: Directories of libvirt that are ours in the namespace, and where they are outside of it.
@@ -122,9 +122,9 @@ class Hypervisor:
         if self._process is not None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(20)
+                self._process.wait(60)
             self._process.kill()
-            self._process.wait(20)
+            self._process.wait(60)
         for file in (self.directory / "run" / "libvirt" / "qemu").glob("*.pid"):
             with contextlib.suppress(ValueError, ProcessLookupError):
                 os.kill(int(file.read_text()), signal.SIGKILL)

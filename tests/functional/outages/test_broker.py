@@ -16,7 +16,7 @@ def scene(run_pool, broker, mariadb):
         yield scene
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("end", "away_s"), [pytest.param("stop", 20, marks=pytest.mark.long), ("kill", 10)])
 def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, refusal, end, away_s):
     # Before: 4 of 8 jobs compute, the others wait in their slots.

@@ -36,7 +36,7 @@ def set_back(clocks) -> Iterator:
         clock.set(0)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["scheduler-1", "node-2"])
 def test_a_clock_that_is_set_back_is_not_noticed(scene, set_back, name):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
@@ -52,7 +52,7 @@ def test_a_clock_that_is_set_back_is_not_noticed(scene, set_back, name):
     assert DIFFERS not in scene.pool.log_file(name).read_text()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["scheduler-1", "node-2"])
 def test_a_process_that_starts_an_hour_back_follows_the_pools_time_and_says_so(scene, set_back, name):
     # Before: 4 of 8 jobs compute, the others wait in their slots.

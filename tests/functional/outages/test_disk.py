@@ -22,7 +22,7 @@ def agents_disk(small_disk, tmp_path):
     return small_disk(tmp_path / "disk", 8)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool, broker, mariadb, agents_disk):
     ballast = Ballast(agents_disk)
     own = {"node-2": {"agent": {"state_dir": agents_disk / "state"}}}
@@ -72,7 +72,7 @@ def fill_tables(client) -> str:
     raise AssertionError("the database has room for everything")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_database_without_room_refuses_what_is_new_and_jobs_go_on(run_pool, broker, full_database):
     server, ballast = full_database
     with run_pool(broker, server.new_database(), agents=2) as scene:

@@ -94,7 +94,7 @@ def scene(run_pool, run_server, servers_directory, cable, mariadb):
             yield scene
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_short_cut_displaces_nothing(scene, cable):
     # Before: 2 jobs compute on each host, 2 wait there.
     work = scene.begin_twice_full(seconds=2.0)
@@ -111,7 +111,7 @@ def test_a_short_cut_displaces_nothing(scene, cable):
     assert not scene.hosts_were_lost()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_reports_come_too_late(scene, cable):
     # Before: 2 jobs compute on each host, 2 wait there.
     work = scene.begin_twice_full(seconds=2.5)

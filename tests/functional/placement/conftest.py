@@ -15,7 +15,7 @@ from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.placement.client import open_placement
 from support.servers.server import free_port
 
-START_S = 60.0
+START_S = 180.0
 
 
 class Cloud:
@@ -50,12 +50,12 @@ class Cloud:
 
     def _answers(self):
         with contextlib.suppress(requests.ConnectionError):
-            return requests.get(self.url, timeout=5).ok
+            return requests.get(self.url, timeout=60).ok
         return False
 
     def ask(self, method, path, body=None):
         headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.37"}
-        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=10)
+        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
         assert answer.ok, answer.text
         return answer.json() if answer.content else None
 

@@ -10,7 +10,7 @@ from fpga_pool.conf.opts import register_opts
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, provider_uuid
 from fpga_pool.services.embedded import StandalonePool
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 
-SOON_S = 30.0
+SOON_S = 90.0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 from fpga_pool.model.exceptions import ServiceUnavailable
 from support.servers.process import find_program
 
-COMMAND_TIMEOUT_S = 30.0
+COMMAND_TIMEOUT_S = 120.0
 #: Addresses for tests of networks (RFC 2544): nobody has them.
 NETWORK = IPv4Address("198.18.0.0")
 #: Of each host: that of its network, one for each end of the cable, and that of all.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-END_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 180.0
 
 #: Where Debian and Ubuntu put programs that are not on every PATH.
 _DIRECTORIES = ("/usr/sbin", "/usr/bin", "/usr/lib/postgresql/*/bin")
