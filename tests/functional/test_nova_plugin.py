@@ -21,7 +21,7 @@ OWN_TESTS = [
     "nova.tests.unit.scheduler.test_manager",
     "nova.tests.unit.scheduler.test_host_manager",
     "nova.tests.functional.test_scheduler",
-    "nova.tests.functional.test_servers_provider_tree",
+    "nova.tests.functional.test_servers_provider_tree::ProviderTreeTests::test_reshape",
 ]
 
 pytestmark = pytest.mark.skipif(
