@@ -17,10 +17,9 @@ from fpga_pool.model.messages.requests import (
     PoolCounts,
     SourceTicket,
     TaskDetail,
-    Usage,
-    UsagePage,
     WorkCount,
 )
+from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
