@@ -283,6 +283,10 @@ Index("ix_batches_newest_of_project", BATCHES.c.project_id, BATCHES.c.created_at
 Index("ix_batches_last_event", BATCHES.c.event_at)
 Index("ix_jobs_newest", JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_newest_of_project", JOBS.c.project_id, JOBS.c.created_at, JOBS.c.uuid)
+# Lists by state and by host, in their order.
+Index("ix_jobs_newest_in_state", JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
+Index("ix_jobs_newest_in_state_of_project", JOBS.c.project_id, JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
+Index("ix_jobs_newest_on_host", JOBS.c.host, JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_last_event", JOBS.c.event_at)
 Index("ix_jobs_of_batch", JOBS.c.batch_uuid, JOBS.c.index)
 Index("ix_jobs_in_state_on_slot", JOBS.c.state, JOBS.c.slot, JOBS.c.order)

@@ -193,6 +193,9 @@ def _create_jobs() -> None:
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
     op.create_index("ix_jobs_newest", "jobs", ["created_at", "uuid"])
+    op.create_index("ix_jobs_newest_in_state", "jobs", ["state", "created_at", "uuid"])
+    op.create_index("ix_jobs_newest_in_state_of_project", "jobs", ["project_id", "state", "created_at", "uuid"])
+    op.create_index("ix_jobs_newest_on_host", "jobs", ["host", "created_at", "uuid"])
     op.create_index("ix_jobs_newest_of_project", "jobs", ["project_id", "created_at", "uuid"])
     op.create_index("ix_jobs_of_batch", "jobs", ["batch_uuid", "index"])
 
