@@ -24,7 +24,7 @@ from fpga_pool.store import Store
 
 from .test_small_jobs import cpu_s
 
-ROUNDS, BATCHES = int(os.environ.get("ROUNDS", "10")), 10
+ROUNDS, BATCHES = int(os.environ.get("ROUNDS", "6")), 10
 WAY = (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD, JobState.COMPLETED)
 #: Of the table of jobs: what is left out of the schema, and what is added to it.
 VARIANTS = {
