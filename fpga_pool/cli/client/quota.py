@@ -70,8 +70,8 @@ class ShowUsage(LongLister):
     SHORT: Sequence[str] = ("function", "jobs", "loads", "slot_s", "vcpu_s", "instance_slot_s")
     ASK = Client.usage
     COLUMNS = (
-        *("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s"),
-        *("input_bytes", "result_bytes", "loads"),
+        *("project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s"),
+        *("instance_slot_s", "input_bytes", "result_bytes"),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -42,8 +42,8 @@ def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
     assert row["begin_at"] == "2026-01-01T00:00:00.000000+00:00"
     head, *rows = run("usage", "show", "--all-projects", "-f", "csv").out.splitlines()
     columns = (
-        "project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s",
-        "input_bytes", "result_bytes", "loads",
+        "project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s",
+        "input_bytes", "result_bytes",
     )  # fmt: skip
     assert head == ",".join(f'"{name}"' for name in columns)
     assert len(rows) == 4
