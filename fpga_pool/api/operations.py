@@ -62,10 +62,9 @@ from fpga_pool.model.messages.requests import (
     TaskDetail,
     Ticket,
     TicketRequests,
-    Usage,
-    UsagePage,
     WorkCount,
 )
+from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.messages.work import (
     BatchRequest,
     GangRequest,

@@ -73,7 +73,11 @@ def make_application(
     numbered = RequestId(inner, conf)
     # Outside of authentication: load balancers have no token.  The embedded pool is healthy where it answers.
     checked = DispatcherMiddleware(numbered, {"/healthcheck": Healthcheck(None, conf)}) if keystone else numbered
-    return HTTPProxyToWSGI(cors.CORS(checked, conf), conf)
+    # Each of these reads every request, also where it has nothing to do.
+    shared = cors.CORS(checked, conf)
+    served: WSGIApplication = shared if shared.allowed_origins else checked
+    proxied = HTTPProxyToWSGI(served, conf)
+    return proxied if conf.oslo_middleware.enable_proxy_headers_parsing else served
 
 
 class PoolCheck(HealthcheckBaseExtension):

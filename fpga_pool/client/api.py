@@ -23,8 +23,8 @@ from fpga_pool.model.messages.requests import (
     TaskDetail,
     Ticket,
     TicketRequest,
-    Usage,
 )
+from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.cards import Card

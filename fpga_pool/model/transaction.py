@@ -17,6 +17,7 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.values import changed
@@ -239,7 +240,7 @@ class Transaction(Protocol):
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
 
-    def add(self, *things: Stored) -> None:
+    def add(self, *things: Stored | ChargedLoad) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict where a place is held by another one."""
 
     def save(self, thing: Stored) -> None:

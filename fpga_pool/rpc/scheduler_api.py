@@ -26,10 +26,9 @@ from fpga_pool.model.messages.requests import (
     TaskDetail,
     Ticket,
     TicketRequest,
-    Usage,
-    UsagePage,
     WorkCount,
 )
+from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents

@@ -13,6 +13,7 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -36,7 +37,7 @@ T = TypeVar("T")
 OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
 
 
-def key_of(thing: Stored) -> str:
+def key_of(thing: Stored | ChargedLoad) -> str:
     """Return the name that an object is stored under."""
     return thing.name if isinstance(thing, Host | Server | Slot | Processor) else thing.uuid
 
@@ -262,7 +263,7 @@ class MemoryTransaction:
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         return dict(self._store.time_models)
 
-    def add(self, *things: Stored) -> None:
+    def add(self, *things: Stored | ChargedLoad) -> None:
         for thing in things:
             if self._store.get(type(thing), key_of(thing)) is not None:
                 raise DuplicateId(f"{type(thing).__name__.lower()} {key_of(thing)}: exists already")

@@ -1,12 +1,13 @@
-"""Queries on batches, gangs, tasks, runs and events, which are part of `store.reads`."""
+"""Queries on batches, gangs, tasks, runs, events and pages of lists, which are part of `store.reads`."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, or_, select
+from sqlalchemy import Column, ColumnElement, Result, Select, or_, select, union_all
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
-from fpga_pool.model.messages.requests import EventPage
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.requests import EventPage, Page
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.hosts import Server
@@ -15,7 +16,7 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store import statements
 from fpga_pool.store.statements import all_of, beyond
-from fpga_pool.store.tables import JOBS, PLACES, RUNS, table
+from fpga_pool.store.tables import JOBS, PLACES, RUNS, called, table
 
 ValueT = TypeVar("ValueT")
 
@@ -52,7 +53,7 @@ _SHOWN_S = 1e-6
 
 
 class FamilyReads:
-    """The part of `Reads` on batches, gangs, servers, tasks, runs and events."""
+    """The part of `Reads` on batches, gangs, servers, tasks, runs, events and pages of lists."""
 
     def pending_batches(self: _Asks) -> Mapping[str, PendingBatch]:
         found: dict[str, PendingBatch] = {}
@@ -121,6 +122,28 @@ class FamilyReads:
             found[board] = Runs(ints(sizes), floats(seconds), floats(ends), [slot or "" for slot in slots])
         return found
 
+    def page(self: _Asks, cls: type[ValueT], page: Page) -> list[ValueT]:
+        """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.
+
+        InvalidInput if its marker is none of the objects that the whole list has, or a field is none of theirs.
+        """
+        kind: Any = cls  # what a cache takes
+        rows, every = table(kind).c, all_of(kind)
+        if unknown := page.where.keys() - rows.keys():
+            raise InvalidInput(f"where: a {kind.__name__.lower()} has no field {min(unknown)!r}")
+        where: dict[str, ColumnElement[bool]] = {name: rows[name].in_(values) for name, values in page.where.items()}
+        if page.project_id is not None:
+            where["project_id"] = rows.project_id == page.project_id
+        after: tuple[ColumnElement[bool], ...] = () if page.since is None else (rows.created_at >= page.since,)
+        order = [rows.created_at, rows.uuid] if "created_at" in rows else [rows.name]
+        if page.marker is not None:
+            last = self._all(cls, every.where(rows[PLACES[kind].key] == page.marker, *where.values(), *after))
+            if not last:
+                raise InvalidInput(f"marker: no {called(cls, page.marker)} in this list")
+            place = [getattr(last[0], column.name) for column in order]
+            after += beyond(order, place, descending=page.descending)
+        return self._all(cls, _listed(kind, page, where, after, order))
+
     def eventful(self: _Asks, cls: type[ValueT], wanted: EventPage, created_before: float) -> Iterator[ValueT]:
         """Yield the objects of a class that may have such events, that with the newest last one first."""
         kind: Any = cls  # what a cache takes
@@ -144,6 +167,48 @@ class FamilyReads:
             last = found[-1]
             place = last_event_at(last), getattr(last, PLACES[kind].key)
             after = beyond([rows.event_at, key], place, descending=True)
+
+
+#: By the fields that a list is narrowed by, the end of the name of an index with them in the order of lists.
+_INDEXES = {("host",): "on_host", ("project_id", "state"): "in_state_of_project", ("state",): "in_state"}
+_INDEXES |= {("project_id",): "of_project"}
+#: A list of more values of one field than these is sorted.
+_MOST_VALUES = 20
+
+
+def _listed(
+    kind: Any,
+    page: Page,
+    where: Mapping[str, ColumnElement[bool]],
+    after: Sequence[ColumnElement[bool]],
+    order: Sequence[Column[Any]],
+) -> Select[Any]:
+    """Return the query for a page, which reads the rows of an index from the page's begin on, if there is one.
+
+    MariaDB has to be told which: it would read an index from the project's begin, or sort.  Where a field of the index
+    may have several values, the page is among the first rows of each.
+    """
+    rows, there = table(kind), {index.name for index in table(kind).indexes}
+    suited = {
+        fields: index
+        for fields, end in _INDEXES.items()
+        if where.keys() >= set(fields) and (index := f"ix_{rows.name}_newest_{end}") in there
+    }
+    fields, index = next(iter(suited.items()), ((), ""))
+    directed = [column.desc() if page.descending else column for column in order]
+
+    def narrowed(query: Select[Any], *conditions: ColumnElement[bool]) -> Select[Any]:
+        found = query.where(*conditions, *after).order_by(*directed).limit(page.limit)
+        return found.with_hint(rows, f"FORCE INDEX ({index})", "mysql") if index else found
+
+    several = [name for name in fields if 1 < len(page.where.get(name, ())) <= _MOST_VALUES]
+    if not several or page.limit is None:
+        return narrowed(all_of(kind), *where.values())
+    (name,), key = several, PLACES[kind].key
+    others = [condition for field, condition in where.items() if field != name]
+    each = [narrowed(select(rows.c[key]), *others, rows.c[name] == value) for value in page.where[name]]
+    first = union_all(*(select(one.subquery().c[key]) for one in each)).subquery()
+    return all_of(kind).join(first, first.c[key] == rows.c[key]).order_by(*directed).limit(page.limit)
 
 
 def _newest_runs(function: str, board: str) -> Select[Any]:

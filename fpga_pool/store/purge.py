@@ -1,7 +1,8 @@
 """Removal of what ended long ago: finished work, released leases, hosts that left, and offers of keys.
 
 Each transaction removes a limited number of rows, so that no other one waits long; a purge that was interrupted is
-continued by the next.  What removed jobs and leases of instances have used stays, as sums by day (`store.quotas`).
+continued by the next.  What removed jobs, leases of instances and loads were charged stays, as sums by day
+(`store.quotas`).
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES
 from fpga_pool.model.objects.pool import ENDED_BATCHES, JobState, LeaseState
 from fpga_pool.model.objects.tasks import ENDED_TASKS
 from fpga_pool.store.engine import translated
-from fpga_pool.store.quotas import keep_usage_of_jobs, keep_usage_of_leases
+from fpga_pool.store.quotas import keep_usage_of_jobs, keep_usage_of_leases, keep_usage_of_loads
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables import (
     BATCHES,
@@ -26,6 +27,7 @@ from fpga_pool.store.tables import (
     HOSTS,
     JOBS,
     LEASES,
+    LOADS,
     MIGRATIONS,
     PROCESSES,
     PROCESSORS,
@@ -42,7 +44,7 @@ ROWS = 500
 BATCHES_AT_ONCE = 50
 
 #: What is counted, in this order.
-KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "hosts", "offers")
+KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "loads", "hosts", "offers")
 
 
 def purge(
@@ -55,12 +57,12 @@ def purge(
     """
     purged = Counter(dict.fromkeys(KINDS, 0))
     batches, gangs = _batches(ended_before, project_id), _gangs(ended_before, project_id)
-    leases, offers = _leases(ended_before, project_id), _offers(ended_before)
+    leases, loads, offers = _leases(ended_before, project_id), _loads(ended_before, project_id), _offers(ended_before)
     hosts = [] if project_id is not None else _hosts(store, ended_before)
     if dry_run:
         jobs = select(JOBS.c.uuid).where(JOBS.c.batch_uuid.in_(batches))
         tasks = select(TASKS.c.uuid).where(TASKS.c.uuid.in_(batches))
-        counted = {"batches": batches, "jobs": jobs, "tasks": tasks, "gangs": gangs, "leases": leases}
+        counted = {"batches": batches, "jobs": jobs, "tasks": tasks, "gangs": gangs, "leases": leases, "loads": loads}
         purged.update({kind: _count(store, query) for kind, query in counted.items()})
         purged.update(hosts=len(hosts), offers=0 if project_id is not None else _count(store, offers))
         return purged
@@ -75,6 +77,9 @@ def purge(
         purged["leases"] += _remove(
             store, delete(LEASES).where(chosen), keep=partial(keep_usage_of_leases, leases=chosen)
         )
+    for found in _pieces(store, loads, ROWS):
+        chosen = LOADS.c.uuid.in_(found)
+        purged["loads"] += _remove(store, delete(LOADS).where(chosen), keep=partial(keep_usage_of_loads, loads=chosen))
     if project_id is None:
         purged["hosts"] += sum(_remove_silent(store, shard, name) for shard, name in hosts)
         purged["offers"] += _remove_all(store, offers, ENROLMENTS.c.host)
@@ -116,6 +121,12 @@ def _leases(ended_before: float, project_id: str | None) -> Select[Any]:
         LEASES.c.state == LeaseState.RELEASED,
         LEASES.c.released_at < ended_before,
         *([] if project_id is None else [LEASES.c.project_id == project_id]),
+    )
+
+
+def _loads(began_before: float, project_id: str | None) -> Select[Any]:
+    return select(LOADS.c.uuid).where(
+        LOADS.c.began_at < began_before, *([] if project_id is None else [LOADS.c.project_id == project_id])
     )
 
 

@@ -1,7 +1,8 @@
 """What projects may use, and have used.
 
 Quotas have limits, their use, and the lock that admits the work of a project one request after the other.  Usage is
-added up from the runs of jobs, the leases of instances, and the sums by day of those that were removed.
+added up from the runs of jobs, the leases of instances, the loads of slots, and the sums by day of those that were
+removed.
 """
 
 import math
@@ -14,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from fpga_pool.model.messages.requests import Usage, UsagePage
+from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
@@ -22,14 +23,26 @@ from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.store.store import Store
-from fpga_pool.store.tables import BATCHES, COMMANDS, DESIGNS, GANGS, JOBS, LEASES, QUOTAS, RUNS, TASKS, USAGE_DAYS
+from fpga_pool.store.tables import (
+    BATCHES,
+    COMMANDS,
+    DESIGNS,
+    GANGS,
+    JOBS,
+    LEASES,
+    LOADS,
+    QUOTAS,
+    RUNS,
+    TASKS,
+    USAGE_DAYS,
+)
 
 _LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
 _OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 
 DAY_S = 86_400.0
-#: What is added up, of a run, and of a lease, which has only the last of them.
-_AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s")
+#: What is added up: of a run all but the last two; of a lease the last but one; of a load the last.
+_AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s", "loads")
 _ON_CPU = RUNS.c.board == CPU
 _OF_RUN = (
     sa.literal(1),
@@ -95,8 +108,8 @@ def usage(
 ) -> list[Usage]:
     """Return a page of what was used from a point in time up to another one, UTC seconds.
 
-    A job counts when its computation has ended, a lease of an instance as long as it was in force in the period, until
-    now.  What was purged counts when its day begins.  `speedups` are those of functions.
+    A job counts when its computation has ended, a load when it begins, a lease of an instance as long as it was in
+    force in the period, until now.  What was purged counts when its day begins.  `speedups` are those of functions.
     """
     until = sa.func.coalesce(LEASES.c.released_at, now_s)
     held_s = sa.case((until < end_at, until), else_=end_at) - sa.case(
@@ -106,14 +119,20 @@ def usage(
     parts = [
         (
             JOBS.c.project_id,
-            sa.select(JOBS.c.project_id, RUNS.c.function, *_OF_RUN, sa.literal(0.0))
+            sa.select(JOBS.c.project_id, RUNS.c.function, *_OF_RUN, sa.literal(0.0), sa.literal(0))
             .join_from(RUNS, JOBS, JOBS.c.uuid == RUNS.c.job)
             .where(RUNS.c.finished_at >= begin_at, RUNS.c.finished_at < end_at),
         ),
         (
             LEASES.c.project_id,
-            sa.select(LEASES.c.project_id, LEASES.c.function, *_NO_RUN, held_s).where(
+            sa.select(LEASES.c.project_id, LEASES.c.function, *_NO_RUN, held_s, sa.literal(0)).where(
                 LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.granted_at < end_at, until > begin_at
+            ),
+        ),
+        (
+            LOADS.c.project_id,
+            sa.select(LOADS.c.project_id, LOADS.c.function, *_NO_RUN, sa.literal(0.0), sa.literal(1)).where(
+                LOADS.c.began_at >= begin_at, LOADS.c.began_at < end_at
             ),
         ),
         (
@@ -141,7 +160,7 @@ def usage(
 
 
 def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | None) -> Usage:
-    project, function, jobs, slot_s, cpu_s, input_bytes, result_bytes, held_s = row
+    project, function, jobs, slot_s, cpu_s, input_bytes, result_bytes, held_s, loads = row
     return Usage(
         project_id=project,
         function=function,
@@ -152,6 +171,7 @@ def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | 
         cpu_s=float(cpu_s),
         vcpu_s=None if speedup is None else float(slot_s) * speedup + float(cpu_s),
         instance_slot_s=float(held_s),
+        loads=int(loads),
         input_bytes=int(input_bytes),
         result_bytes=int(result_bytes),
     )
@@ -164,7 +184,7 @@ def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None
     _keep(
         connection,
         (
-            ((project, function, at // DAY_S), (*amounts, 0.0))
+            ((project, function, at // DAY_S), (*amounts, 0.0, 0))
             for project, function, at, *amounts in _locked(connection, query)
         ),
     )
@@ -177,9 +197,21 @@ def keep_usage_of_leases(connection: sa.Connection, leases: sa.ColumnElement[boo
     _keep(
         connection,
         (
-            ((project, function, day), (0, 0.0, 0.0, 0, 0, seconds))
+            ((project, function, day), (0, 0.0, 0.0, 0, 0, seconds, 0))
             for project, function, begin_at, end_at in _locked(connection, query)
             for day, seconds in _days(begin_at, end_at)
+        ),
+    )
+
+
+def keep_usage_of_loads(connection: sa.Connection, loads: sa.ColumnElement[bool]) -> None:
+    """Add loads to the sums of their days; they are removed by this transaction."""
+    query = sa.select(LOADS.c.project_id, LOADS.c.function, LOADS.c.began_at).where(loads)
+    _keep(
+        connection,
+        (
+            ((project, function, at // DAY_S), (0, 0.0, 0.0, 0, 0, 0.0, 1))
+            for project, function, at in _locked(connection, query)
         ),
     )
 

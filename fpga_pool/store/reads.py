@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Result, Select, func, select
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import Design, DesignState
@@ -42,7 +42,6 @@ from fpga_pool.store.tables import (
     SLOTS,
     called,
     from_columns,
-    table,
 )
 
 ValueT = TypeVar("ValueT")
@@ -327,33 +326,6 @@ class Reads(FamilyReads):
         if self._scope or kind not in self._listed:
             self._listed[kind] = [getattr(value, PLACES[kind].key) for value in self._all(cls, query)]
         return [self._known[kind, key] for key in self._listed[kind]]
-
-    def page(self, cls: type[ValueT], page: Page) -> list[ValueT]:
-        """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.
-
-        InvalidInput if its marker is none of the objects that the whole list has, or a field is none of theirs.
-        """
-        kind: type = cls  # what a cache takes
-        rows, every = table(kind).c, statements.all_of(kind)
-        if unknown := page.where.keys() - rows.keys():
-            raise InvalidInput(f"where: a {kind.__name__.lower()} has no field {min(unknown)!r}")
-        where = [] if page.project_id is None else [rows.project_id == page.project_id]
-        where += [rows[name].in_(values) for name, values in page.where.items()]
-        where += [] if page.since is None else [rows.created_at >= page.since]
-        order = [rows.created_at, rows.uuid] if "created_at" in rows else [rows.name]
-        if page.marker is not None:
-            last = self._all(cls, every.where(rows[PLACES[kind].key] == page.marker, *where))
-            if not last:
-                raise InvalidInput(f"marker: no {called(cls, page.marker)} in this list")
-            place = [getattr(last[0], column.name) for column in order]
-            where += statements.beyond(order, place, descending=page.descending)
-        sorted_ = every.where(*where).order_by(*(column.desc() if page.descending else column for column in order))
-        by_project = f"ix_{table(kind).name}_newest_of_project"
-        has_index = any(one.name == by_project for one in table(kind).indexes)
-        if page.project_id is not None and has_index and "state" not in page.where:
-            # From the middle of a list on MariaDB would read this index from the project's begin.
-            sorted_ = sorted_.with_hint(table(kind), f"FORCE INDEX ({by_project})", "mysql")
-        return self._all(cls, sorted_.limit(page.limit))
 
     def _execute(
         self, query: Select[Any] | Scoped, *classes: type, values: Mapping[str, Any] | None = None

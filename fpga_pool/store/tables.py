@@ -22,6 +22,7 @@ from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.hosts import Enrolment, Server
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
     Batch,
     BatchState,
@@ -234,12 +235,14 @@ PLACES: Mapping[type, Place] = {
     ),
     # One row per completed job, so that a completion is recorded at most once.
     Run: _place(Run, "runs", "job", refers={"job": "jobs.uuid"}),
+    # It outlives its slot, as usage does.
+    ChargedLoad: _place(ChargedLoad, "loads", "uuid"),
 }
 SHARDS, SCHEDULERS, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BATCHES, JOBS = (
     PLACES[cls].table for cls in (Shard, Scheduler, Enrolment, Host, Server, Slot, Lease, Batch, Job)
 )
-PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, DESIGNS, COMMANDS, RUNS = (
-    PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Design, Command, Run)
+PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, DESIGNS, COMMANDS, RUNS, LOADS = (
+    PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Design, Command, Run, ChargedLoad)
 )
 #: The bitstream of a design in pieces, by where each begins, apart from what is read often.
 DESIGN_FILES = Table(
@@ -256,12 +259,12 @@ QUOTAS = Table(
     Column("admissions", BigInteger, nullable=False),
     **_OPTIONS,
 )
-#: What removed jobs and leases of a project have used of a function on a day, since the epoch in UTC.
+#: What removed jobs, leases and loads of a project have used of a function on a day, since the epoch in UTC.
 USAGE_DAYS = Table(
     *("usage_days", METADATA),
     *(Column(name, WORD, primary_key=True) for name in ("project_id", "function")),
     Column("day", BigInteger, primary_key=True, autoincrement=False),
-    *(Column(name, BigInteger, nullable=False) for name in ("jobs", "input_bytes", "result_bytes")),
+    *(Column(name, BigInteger, nullable=False) for name in ("jobs", "input_bytes", "result_bytes", "loads")),
     *(Column(name, Double, nullable=False) for name in ("slot_s", "cpu_s", "instance_slot_s")),
     **_OPTIONS,
 )
@@ -280,6 +283,10 @@ Index("ix_batches_newest_of_project", BATCHES.c.project_id, BATCHES.c.created_at
 Index("ix_batches_last_event", BATCHES.c.event_at)
 Index("ix_jobs_newest", JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_newest_of_project", JOBS.c.project_id, JOBS.c.created_at, JOBS.c.uuid)
+# Lists by state and by host, in their order.
+Index("ix_jobs_newest_in_state", JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
+Index("ix_jobs_newest_in_state_of_project", JOBS.c.project_id, JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
+Index("ix_jobs_newest_on_host", JOBS.c.host, JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_last_event", JOBS.c.event_at)
 Index("ix_jobs_of_batch", JOBS.c.batch_uuid, JOBS.c.index)
 Index("ix_jobs_in_state_on_slot", JOBS.c.state, JOBS.c.slot, JOBS.c.order)
@@ -291,6 +298,7 @@ Index("ix_hosts_changed", HOSTS.c.shard, HOSTS.c.changed_in)
 Index("ix_commands_in_order", COMMANDS.c.shard, COMMANDS.c.position)
 Index("ix_runs_finished", RUNS.c.finished_at)
 Index("ix_runs_newest", RUNS.c.function, RUNS.c.board, RUNS.c.finished_at)
+Index("ix_loads_began", LOADS.c.began_at)
 Index("ix_gangs_newest_of_project", GANGS.c.project_id, GANGS.c.created_at, GANGS.c.uuid)
 Index("ix_gangs_done_of_user", GANGS.c.user_id, GANGS.c.ended_at)
 Index("ix_gangs_in_state", GANGS.c.state, GANGS.c.shard)

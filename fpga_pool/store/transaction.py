@@ -19,6 +19,7 @@ from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import Process
 from fpga_pool.model.objects.history import HistoryEntry, caused_by
 from fpga_pool.model.objects.hosts import Server
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
@@ -164,7 +165,7 @@ class SqlTransaction(RememberingReads):
         for some in chunks(wanted):
             self._all(Batch, by_keys(Batch, lock=True), {"keys": some})
 
-    def add(self, *things: Stored) -> None:
+    def add(self, *things: Stored | ChargedLoad) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
         if not things:
             return  # to flush no class is to flush all

@@ -281,6 +281,7 @@ class PoolBench(SchedulerCalls):
             "instance_slot_s": 60.0,
             "input_bytes": 20,
             "result_bytes": 7,
+            "loads": 3,
         }
         rows = [
             {"project_id": project, "function": function, "day": day, **amounts}

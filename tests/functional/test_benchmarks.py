@@ -22,6 +22,7 @@ SHORTER = {
     "nova_makespan.py 10": "nova_makespan.py 1",
     "reserving.py 20": "reserving.py 1",
     "test_dashboard.py": "test_dashboard.py -k tiers",
+    "REST_LOAD_S=300": "REST_LOAD_S=2",
 }
 SMALL = {"JOBS": "10", "ROUNDS": "1"}
 TIMEOUT_S = 900.0

@@ -13,7 +13,8 @@ from flask import Flask, Response, abort, request
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.server import ApiServer
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.messages.requests import GangDetail, Usage
+from fpga_pool.model.messages.requests import GangDetail
+from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
@@ -178,7 +179,7 @@ class FixedPool:
             Usage(
                 project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
                 slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, vcpu_s=900.0 * share,
-                instance_slot_s=3600.0 * number, input_bytes=10**9 * share, result_bytes=6500,
+                instance_slot_s=3600.0 * number, input_bytes=10**9 * share, result_bytes=6500, loads=4 * share,
             )
             for share, project in ((3, "vision"), (1, "demo"))
             for number, name in enumerate(FUNCTIONS)

@@ -20,6 +20,10 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.path.startswith("/v3/auth/tokens"):
+            known = self.headers["X-Subject-Token"] == TOKEN
+            self._answer(200 if known else 404, self.server.keystone.token() if known else {})
+            return
         self._answer(200, {"version": fixture.V3Discovery(f"http://{self.headers['Host']}/v3")})
 
     def do_POST(self) -> None:
@@ -39,7 +43,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Keystone:
-    """Issues TOKEN, of an administrator, for PASSWORD; `catalogue` maps types of services to their public URLs."""
+    """Issues TOKEN, of an administrator, for PASSWORD, and says whose it is.
+
+    `catalogue` maps types of services to their public URLs.
+    """
 
     def __init__(self, url: str) -> None:
         self.catalogue: dict[str, str] = {}

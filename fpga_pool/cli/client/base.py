@@ -129,7 +129,7 @@ def add_projects(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class NewestLister(Pages):
+class NewestLister(Pages, LongLister):
     """A table of the newest objects of the project; with their projects if these are several."""
 
     FILTERS: Mapping[str, str] = {"state": "STATE"}

@@ -7,7 +7,7 @@ from operator import attrgetter
 from textwrap import fill
 from typing import Any
 
-from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, Several
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, Several
 from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
@@ -21,13 +21,14 @@ _WATCH_INTERVAL_S = 0.5
 
 #: How many jobs of a batch have ended, and how.
 _ENDED: Columns = tuple((name, attrgetter(f"jobs_{name}")) for name in ("completed", "failed", "cancelled"))
-#: What is shown of batches in a list.
+#: What is shown of batches in a list, and in one that fits a terminal.
 BATCHES: Columns = (
     *("uuid", "name", "state", "jobs"),
     *_ENDED,
     "created_at",
     ("pending_reason", attrgetter("withheld")),
 )
+SHORT_BATCHES = ("uuid", "name", "state", "jobs")
 
 
 def _took_s(batch: Batch) -> float | None:
@@ -52,6 +53,7 @@ def details(batch: Batch, jobs: Sequence[Job], **more: Any) -> One:
 class List(NewestLister):
     """List batches, newest first."""
 
+    SHORT = SHORT_BATCHES
     ASK, COLUMNS = Client.batches, BATCHES
 
 
@@ -169,7 +171,7 @@ _JOBS = (
 )
 
 
-class ListJobs(NewestLister, LongLister):
+class ListJobs(NewestLister):
     """List jobs of all batches, newest first."""
 
     SHORT = ("uuid", "name", "state", "function")

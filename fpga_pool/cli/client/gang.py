@@ -87,6 +87,7 @@ _SUMMARY = (
 class List(NewestLister):
     """List gangs, newest first."""
 
+    SHORT = ("uuid", "name", "state", "processes")
     ASK, COLUMNS = Client.gangs, LISTED
 
 

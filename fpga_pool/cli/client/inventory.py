@@ -22,9 +22,10 @@ def _numbers(*names: str) -> Columns:
     return tuple((name, lambda found, name=name: as_number(getattr(found, name))) for name in names)
 
 
-class ListFunctions(PoolLister):
+class ListFunctions(LongLister):
     """List the catalogue."""
 
+    SHORT = ("name", "version", "slot_kinds", "slots", "speedup", "preemptible")
     ASK = Client.functions
     COLUMNS = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
 

@@ -38,6 +38,7 @@ class Create(CreateWork):
 class List(NewestLister):
     """List pipelines, newest first."""
 
+    SHORT = batch.SHORT_BATCHES
     ASK, COLUMNS = Client.pipelines, batch.BATCHES
 
 

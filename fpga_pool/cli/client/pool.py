@@ -14,7 +14,8 @@ from fpga_pool.cli.client.base import TIMES, LongLister, Pages, PoolShowOne, add
 from fpga_pool.cli.client.columns import One, Shown, Table, as_seconds, as_words, names, row, shown, table
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Forbidden, InvalidInput, NotFound
-from fpga_pool.model.messages.requests import BatchDetail, CardCount, GangDetail, PoolCounts, Usage
+from fpga_pool.model.messages.requests import BatchDetail, CardCount, GangDetail, PoolCounts
+from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState
 from fpga_pool.model.objects.history import EVENTFUL
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState, Slot

@@ -13,7 +13,7 @@ from fpga_pool.cli.client.base import TIMES, LongLister, PoolCommand, PoolLister
 from fpga_pool.cli.client.columns import Shown, Table, table
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages.requests import Usage
+from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.quotas import UNLIMITED, QuotaLimits, Resource
 
 DAY_S = 86_400.0
@@ -65,13 +65,13 @@ class Unset(PoolLister):
 
 
 class ShowUsage(LongLister):
-    """Show what a project has used in a period, by function: jobs that have ended, and slots of instances."""
+    """Show what a project has used in a period, by function: jobs that have ended, loads, and slots of instances."""
 
-    SHORT: Sequence[str] = ("function", "jobs", "slot_s", "vcpu_s", "instance_slot_s")
+    SHORT: Sequence[str] = ("function", "jobs", "loads", "slot_s", "vcpu_s", "instance_slot_s")
     ASK = Client.usage
     COLUMNS = (
-        *("project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s"),
-        *("input_bytes", "result_bytes"),
+        *("project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s"),
+        *("instance_slot_s", "input_bytes", "result_bytes"),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -91,6 +91,7 @@ _METRICS = {
     "fpga.instance_slot": ("instance_slot_s", "s"),
     "fpga.input": ("input_bytes", "B"),
     "fpga.result": ("result_bytes", "B"),
+    "fpga.load": ("loads", "loads"),
 }
 
 

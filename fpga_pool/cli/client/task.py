@@ -72,6 +72,7 @@ class List(NewestLister):
     """List tasks, newest first."""
 
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION"}
+    SHORT = ("uuid", "name", "state", "slots")
     ASK, COLUMNS = Client.tasks, LISTED
 
 

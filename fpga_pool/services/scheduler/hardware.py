@@ -41,7 +41,7 @@ class HardwareRequests:
 
     @answers
     def slots(self, context: Context, page: Page) -> Sequence[Slot]:
-        with self._service.store.reading() as tx:
+        with self._service.store.looking() as tx:
             return tx.page(Slot, page)
 
     @answers

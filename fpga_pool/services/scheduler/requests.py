@@ -17,10 +17,9 @@ from fpga_pool.model.messages.requests import (
     PoolCounts,
     SourceTicket,
     TaskDetail,
-    Usage,
-    UsagePage,
     WorkCount,
 )
+from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
@@ -70,7 +69,7 @@ class TenantRequests:
     _service: SchedulerService
 
     def _page(self, cls: type[T], page: Page) -> list[T]:
-        with self._service.store.reading() as tx:
+        with self._service.store.looking() as tx:
             return tx.page(cls, page)
 
     def _shard_of(self, owned: Callable[[Transaction, str, str], Gang | Task], uuid: str, project_id: str) -> str:
@@ -115,7 +114,8 @@ class TenantRequests:
 
         batch, limits = service.admit(Batch, wanted, create)
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
-        service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
+        if not batch.withheld:
+            service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
         return batch, limits
 
     @answers

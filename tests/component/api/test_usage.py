@@ -26,7 +26,7 @@ def test_a_tenant_sees_its_own_usage_and_an_admin_that_of_all(api):
     assert answer.json["usage"][0] == {
         "project_id": "demo", "function": "aes", "begin_at": "1970-01-02T00:00:00.000000+00:00",
         "end_at": "1970-01-03T00:00:00.000000+00:00", "jobs": 2, "slot_s": 1.5, "cpu_s": 0.0, "vcpu_s": 3.0,
-        "instance_slot_s": 60.0, "input_bytes": 20, "result_bytes": 7,
+        "instance_slot_s": 60.0, "input_bytes": 20, "result_bytes": 7, "loads": 3,
     }  # fmt: skip
     assert len(keys(api.get("/v1/usage?project_id=all"))) == 4
     tenant = {"X-Roles": "reader,member"}

@@ -402,3 +402,12 @@ def test_show_job_says_when_it_is_expected_to_start(run, client):
 )
 def test_slots_are_listed_by_filters(run, argv, names):
     assert [row["name"] for row in run("slot", "list", *argv, "-f", "json").json] == names
+
+
+@pytest.mark.parametrize("noun", ["batch", "pipeline", "task", "gang", "job", "function"])
+def test_lists_fit_80_columns_unless_they_are_to_be_long(run, create, files, noun):
+    assert create("--hold", *files).status == 0
+    assert run("gang", "create", "--processes", 1, "--runtime", 5).status == 0
+    assert max(map(len, run(noun, "list").out.splitlines())) <= 80
+    short, long = ({*run(noun, "list", *more).out.splitlines()[1:2]} for more in ((), ("--long",)))
+    assert noun in ("pipeline", "task") or max(map(len, long)) > max(map(len, short))

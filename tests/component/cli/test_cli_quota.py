@@ -42,7 +42,7 @@ def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
     assert row["begin_at"] == "2026-01-01T00:00:00.000000+00:00"
     head, *rows = run("usage", "show", "--all-projects", "-f", "csv").out.splitlines()
     columns = (
-        "project_id", "function", "begin_at", "end_at", "jobs", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s",
+        "project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s", "instance_slot_s",
         "input_bytes", "result_bytes",
     )  # fmt: skip
     assert head == ",".join(f'"{name}"' for name in columns)
@@ -65,6 +65,7 @@ def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, used):
     assert {metric: points[0]["vol"] for metric, points in usage.items()} == {
         "fpga.slot": {"unit": "s", "qty": 1.5}, "fpga.instance_slot": {"unit": "s", "qty": 60.0},
         "fpga.input": {"unit": "B", "qty": 20}, "fpga.result": {"unit": "B", "qty": 7},
+        "fpga.load": {"unit": "loads", "qty": 3},
     }  # fmt: skip
     assert len(usage["fpga.slot"]) == 2
     daily = run("usage", "export", "--start", "2026-01-01T00:00:00Z", "--end", "2026-01-03T00:00:00Z",

@@ -12,7 +12,8 @@ from sqlalchemy import event, text
 
 import fpga_pool
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages.requests import Page, UsagePage
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.usage import UsagePage
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.model.objects.tasks import Task

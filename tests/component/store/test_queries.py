@@ -50,6 +50,29 @@ def test_a_field_that_objects_do_not_have_is_refused(store):
         tx.page(Batch, Page(where={"colour": ("red",)}))
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("project", ["project-a", None])
+@pytest.mark.parametrize("field", ["state", "host"])
+def test_pages_of_several_values_have_each_job_once_and_in_order(store, make, saved, descending, project, field):
+    batch = make.batch()
+    jobs = [
+        make.job(batch, index=i, state=state, host=f"h{i % 3}", created_at=float(i // 4), project_id=f"project-{one}")
+        for i, (state, one) in enumerate(itertools.product([*JobState] * 2, "ab"))
+    ]
+    saved(batch, *jobs)
+    values = {"state": ("RUNNING", "FAILED", "PENDING"), "host": ("h0", "h2")}[field]
+    seen, marker = [], None
+    with store.reading() as tx:
+        while page := tx.page(
+            Job, Page(project_id=project, where={field: values}, marker=marker, limit=2, descending=descending)
+        ):
+            seen += page
+            marker = page[-1].uuid
+    wanted = [job for job in jobs if getattr(job, field) in values and project in (None, job.project_id)]
+    wanted.sort(key=lambda job: (job.created_at, job.uuid), reverse=descending)
+    assert [job.uuid for job in seen] == [job.uuid for job in wanted]
+
+
 def test_jobs_are_filtered_by_several_fields(store, make, saved):
     batch = make.batch()
     jobs = [

@@ -1,8 +1,11 @@
 """What projects have used, added up by the database."""
 
+import itertools
+
 import pytest
 
-from fpga_pool.model.messages.requests import UsagePage
+from fpga_pool.model.messages.usage import UsagePage
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import CPU, BatchState, JobState, LeaseKind, LeaseState
 from fpga_pool.store.purge import purge, remove_slots
 from fpga_pool.store.quotas import usage
@@ -105,12 +108,39 @@ def test_instances_count_as_long_as_they_held_slots_in_the_period(store, leased)
     assert held(store, 9 * DAY, 11 * DAY) == {("b", ""): 24}
 
 
+@pytest.fixture
+def loaded(store, shard, make):
+    """Charge the next load of a slot to a project."""
+    number = itertools.count(1)
+
+    def load(project, function, at):
+        slot = make.slot(function=function, reconfigurations=next(number))
+        with store.transaction(shard.name) as tx:
+            tx.add(ChargedLoad.of(slot, project, at))
+
+    return load
+
+
+def test_loads_count_when_they_begin(store, loaded):
+    loaded("a", "aes", 1 * DAY)
+    loaded("a", "aes", 1.5 * DAY)
+    loaded("a", "dnn", 2 * DAY)
+    loaded("b", "aes", 1.5 * DAY)
+
+    def loads(begin_at, end_at, **page):
+        found = usage(store, UsagePage(**page), begin_at, end_at, NOW, {})
+        return {(one.project_id, one.function): one.loads for one in found}
+
+    assert loads(1 * DAY, 2 * DAY) == {("a", "aes"): 2, ("b", "aes"): 1}
+    assert loads(1.25 * DAY, 3 * DAY, project_id="a") == {("a", "aes"): 1, ("a", "dnn"): 1}
+
+
 def whole(store):
     """The usage of each day."""
     return [usage(store, UsagePage(), day * DAY, (day + 1) * DAY, NOW, {}) for day in range(10)]
 
 
-def test_a_purge_changes_the_usage_of_no_day(store, ran, leased):
+def test_a_purge_changes_the_usage_of_no_day(store, ran, leased, loaded):
     ran("a", "aes", 1.25 * DAY, 0.5)
     ran("a", "aes", 1.75 * DAY, 4.0, CPU)
     ran("b", "dnn", 2.5 * DAY, 1.0)
@@ -118,10 +148,13 @@ def test_a_purge_changes_the_usage_of_no_day(store, ran, leased):
     leased("a", 1.5 * DAY, 3.25 * DAY)
     leased("a", 1.5 * DAY, 2.25 * DAY)
     leased("b", 4.5 * DAY, None)
+    loaded("a", "aes", 1.75 * DAY)
+    loaded("b", "dnn", 2.5 * DAY)
+    loaded("b", "dnn", 8.0 * DAY)
     before = whole(store)
-    for purged_before, removed in ((2 * DAY, (2, 0)), (3 * DAY, (1, 1)), (5 * DAY, (0, 1))):
+    for purged_before, removed in ((2 * DAY, (2, 0, 1)), (3 * DAY, (1, 1, 1)), (5 * DAY, (0, 1, 0))):
         counts = purge(store, purged_before)
-        assert (counts["jobs"], counts["leases"]) == removed
+        assert (counts["jobs"], counts["leases"], counts["loads"]) == removed
         assert whole(store) == before
     assert [(one.project_id, one.jobs) for one in before[8]] == [("b", 0), ("b", 1)]
 

@@ -22,6 +22,7 @@ from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, T
 from fpga_pool.model.messages.agents import Action, Command, ReleaseJob
 from fpga_pool.model.objects.gangs import Processor
 from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     CPU,
@@ -182,6 +183,8 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     """Apply `event` to a slot; the jobs of a slot that fails are displaced, and the lease of an instance is broken."""
     changed, _ = SLOT.transition(slot, event, now_s)
     tx.save(changed)
+    if changed.reconfigurations > slot.reconfigurations:
+        _charge_load(tx, changed, now_s)
     if changed.kind != CPU and _usability(slot) != _usability(changed):
         _follow_with_lease(tx, slot, changed, now_s)
     if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
@@ -189,6 +192,20 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
         settle_slots(tx, [slot.name], now_s)
     return changed
+
+
+def _charge_load(tx: Transaction, slot: Slot, now_s: float) -> None:
+    """Charge the load that begins in a slot to the project that it is for; one ahead of demand is for none."""
+    lease = next((lease for lease in tx.leases(slots=[slot.name]) if lease.of_instance), None)
+    holder = lease or _loaded_for(slot, tx.active_jobs(slot=slot.name))
+    if holder is not None:
+        tx.add(ChargedLoad.of(slot, holder.project_id, now_s))
+
+
+def _loaded_for(slot: Slot, jobs: Iterable[Job]) -> Job | None:
+    """Return which of the jobs of a slot that loads it does so for, by the rule of `core.dispatch`; None = for none."""
+    needing = [job for job in jobs if job.function == slot.function]
+    return min(needing, key=lambda job: (job.state is not JobState.STAGED, job.order), default=None)
 
 
 def _usability(slot: Slot) -> tuple[bool, bool, str]:
@@ -305,9 +322,8 @@ def _displace_from_fault(tx: Transaction, slot: Slot, reason: str, now_s: float)
     jobs = tx.active_jobs(slot=slot.name)
     begun = [job for job in jobs if job.state is JobState.RUNNING]
     if slot.state is SlotState.LOADING:
-        needing = [job for job in jobs if job.function == slot.function]
-        # What it is loaded for, by the rule of `core.dispatch`.
-        begun += sorted(needing, key=lambda job: (job.state is not JobState.STAGED, job.order))[:1]
+        needing = _loaded_for(slot, jobs)
+        begun += [] if needing is None else [needing]
     failed = f"slot {slot.name} failed: {reason}"
     _displace(tx, begun, Displaced(reason=failed), now_s)
     waiting = [job for job in jobs if job not in begun]

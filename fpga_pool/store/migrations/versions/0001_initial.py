@@ -32,6 +32,7 @@ def upgrade() -> None:
     _create_batches()
     _create_jobs()
     _create_runs()
+    _create_loads()
     _create_time_models()
     _create_tasks()
     _create_processors()
@@ -160,17 +161,9 @@ def _create_batches() -> None:
             INTEGER, "jobs", "priority", "jobs_completed", "jobs_failed", "jobs_cancelled", "input_bytes", "generation"
         ),
         *_columns(NUMBER, "created_at", "event_at"),
-        *_columns(
-            NUMBER,
-            "deadline_at",
-            "dispatched_at",
-            "ended_at",
-            "planned_makespan_s",
-            "lower_bound_s",
-            "planned_completion_s",
-            "completion_bound_s",
-            nullable=True,
-        ),
+        *_columns(NUMBER, "deadline_at", "dispatched_at", "ended_at", nullable=True),
+        *_columns(NUMBER, "planned_makespan_s", "lower_bound_s", nullable=True),
+        *_columns(NUMBER, "planned_completion_s", "completion_bound_s", nullable=True),
     )
     op.create_index("ix_batches_last_event", "batches", ["event_at"])
     op.create_index("ix_batches_waits", "batches", ["waits"])
@@ -192,25 +185,17 @@ def _create_jobs() -> None:
         *_columns(INTEGER, "index", "input_bytes", "attempt", "excused", "order", "changed_in", "generation"),
         *_columns(NUMBER, "created_at", "done", "input_due_at", "event_at"),
         *_columns(INTEGER, "moved_bytes", "result_bytes", nullable=True),
-        *_columns(
-            NUMBER,
-            "dispatched_at",
-            "start_s",
-            "end_s",
-            "moved_at",
-            "staged_at",
-            "started_at",
-            "finished_at",
-            "ended_at",
-            "compute_s",
-            nullable=True,
-        ),
+        *_columns(NUMBER, "dispatched_at", "start_s", "end_s", "moved_at", "staged_at", nullable=True),
+        *_columns(NUMBER, "started_at", "finished_at", "ended_at", "compute_s", nullable=True),
     )
     op.create_index("ix_jobs_last_event", "jobs", ["event_at"])
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
     op.create_index("ix_jobs_newest", "jobs", ["created_at", "uuid"])
+    op.create_index("ix_jobs_newest_in_state", "jobs", ["state", "created_at", "uuid"])
+    op.create_index("ix_jobs_newest_in_state_of_project", "jobs", ["project_id", "state", "created_at", "uuid"])
+    op.create_index("ix_jobs_newest_on_host", "jobs", ["host", "created_at", "uuid"])
     op.create_index("ix_jobs_newest_of_project", "jobs", ["project_id", "created_at", "uuid"])
     op.create_index("ix_jobs_of_batch", "jobs", ["batch_uuid", "index"])
 
@@ -225,6 +210,17 @@ def _create_runs() -> None:
     )
     op.create_index("ix_runs_finished", "runs", ["finished_at"])
     op.create_index("ix_runs_newest", "runs", ["function", "board", "finished_at"])
+
+
+def _create_loads() -> None:
+    _create(
+        "loads",
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(NAME, "slot"),
+        *_columns(WORD, "project_id", "function"),
+        *_columns(NUMBER, "began_at"),
+    )
+    op.create_index("ix_loads_began", "loads", ["began_at"])
 
 
 def _create_time_models() -> None:
@@ -361,7 +357,7 @@ def _create_quotas() -> None:
         sa.Column("project_id", WORD, primary_key=True),
         sa.Column("function", WORD, primary_key=True),
         sa.Column("day", INTEGER, primary_key=True, autoincrement=False),
-        *_columns(INTEGER, "jobs", "input_bytes", "result_bytes"),
+        *_columns(INTEGER, "jobs", "input_bytes", "result_bytes", "loads"),
         *_columns(NUMBER, "slot_s", "cpu_s", "instance_slot_s"),
     )
 

@@ -6,7 +6,8 @@ import pytest
 from keystoneauth1.exceptions import ClientException
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded, ServiceUnavailable
-from fpga_pool.model.messages.requests import Page, UsagePage
+from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.usage import UsagePage
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits
 from fpga_pool.services.scheduler.cloud.unified_limits import MAX_AGE_S, UnifiedLimits
 

@@ -7,7 +7,8 @@ import { bytes, duration } from "./format.js";
 import { Poll } from "./poll.js";
 import { makeBar, showBar } from "./progress.js";
 
-const COLUMNS = ["Project", "Function", "Jobs", "Time on slots", "Time on CPUs", "Share of all", "Read", "Written"];
+const TIMES = ["Time on slots", "Time on CPUs", "Share of all"];
+const COLUMNS = ["Project", "Function", "Jobs", ...TIMES, "Read", "Written", "Loads"];
 const PERIODS = { "last hour": 1 / 24, "last day": 1, "last 7 days": 7, "last 31 days": 31 };
 const EVERY_MS = 10_000;
 
@@ -121,6 +122,7 @@ export class UsageView {
         showBar(element.children[5].firstChild, share, `${Math.round(100 * share)} % of the time of all`);
         setText(element.children[6], bytes(row.input_bytes));
         setText(element.children[7], bytes(row.result_bytes));
+        setText(element.children[8], row.loads.toLocaleString());
       },
     );
   }
@@ -153,7 +155,7 @@ export class UsageView {
       h("td", {}, this.#opener(row, { class: "plain link" }, row.function)),
       ...[0, 1, 2].map(() => h("td")),
       h("td", {}, makeBar()),
-      ...[0, 1].map(() => h("td")),
+      ...[0, 1, 2].map(() => h("td")),
     );
   }
 }

@@ -1,0 +1,102 @@
+"""A process that calls a REST API at a given rate, whether or not the answers keep up.
+
+    python rest_load.py ENDPOINT TOKEN SECONDS GETS_PER_S SUBMISSIONS_PER_S
+
+Every call has its time; as many threads as are needed at most wait for answers.  A call's latency counts from its time
+on, so that waiting for a free thread is a part of it.  GETs take turns: the first 20 jobs, the first 20 batches, the
+batch submitted last, all slots, the catalogue.  A submission is a batch of one job that is held back, so that nothing
+runs.  Says "ready" when each call was answered once, and begins when it is told a line; then prints as JSON the
+seconds of all answers by kind of call, and the statuses that are no success.
+"""
+
+import http.client
+import json
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from urllib.parse import urlsplit
+
+THREADS, TIMEOUT_S = 24, 60.0
+BATCH = {"held": True, "jobs": [{"function": "sha256", "requester": "requester-1", "input_bytes": 1000}]}
+SUBMIT = "POST /v1/batches"
+GETS = ("/v1/jobs?limit=20", "/v1/batches?limit=20", "/v1/batches/{}", "/v1/slots", "/v1/functions")
+
+
+class Load:
+    """The calls, and what came of them."""
+
+    def __init__(self, endpoint, token):
+        self._address, self._local = urlsplit(endpoint).netloc, threading.local()
+        self._headers = {"X-Auth-Token": token, "Content-Type": "application/json"}
+        self._lock = threading.Lock()
+        self.last = ""
+        self.seconds, self.errors = defaultdict(list), Counter()
+
+    def call(self, kind, at_s):
+        """Make a call that was due at a time, and note how long it took from then on."""
+        if kind == SUBMIT:
+            answer = self._request("POST", "/v1/batches", json.dumps(BATCH))
+            if answer is not None:
+                self.last = json.loads(answer)["batch"]["uuid"]
+        else:
+            self._request("GET", kind.format(self.last))
+        with self._lock:
+            self.seconds[kind].append(time.monotonic() - at_s)
+
+    def _request(self, method, path, body=None):
+        if not hasattr(self._local, "connection"):
+            self._local.connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
+        try:
+            self._local.connection.request(method, path, body, self._headers)
+            answer = self._local.connection.getresponse()
+            said = answer.read()
+        except OSError as error:
+            self._local.connection.close()
+            return self._failed(type(error).__name__)
+        return said if answer.status < 300 else self._failed(f"{answer.status} {said[:200]!r}")
+
+    def _failed(self, how):
+        with self._lock:
+            self.errors[how] += 1
+
+    def run(self, calls):
+        """Make all calls, each at its time from now on in seconds; return when all are answered."""
+        due = iter(calls)
+        began_s = time.monotonic()
+
+        def work():
+            while True:
+                with self._lock:
+                    at_s, kind = next(due, (None, ""))
+                if at_s is None:
+                    return
+                time.sleep(max(0.0, began_s + at_s - time.monotonic()))
+                self.call(kind, began_s + at_s)
+
+        threads = [threading.Thread(target=work) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.monotonic() - began_s
+
+
+def main(endpoint, token, seconds, gets_per_s, submissions_per_s):
+    load = Load(endpoint, token)
+    for kind in (SUBMIT, *GETS):
+        load.call(kind, time.monotonic())
+    if load.errors:
+        sys.exit(f"before the load: {dict(load.errors)}")
+    load.seconds.clear()
+    calls = [(number / gets_per_s, GETS[number % len(GETS)]) for number in range(int(seconds * gets_per_s))]
+    calls += [(number / submissions_per_s, SUBMIT) for number in range(int(seconds * submissions_per_s))]
+    print("ready", flush=True)
+    sys.stdin.readline()
+    took_s = load.run(sorted(calls))
+    print(json.dumps({"seconds": load.seconds, "errors": load.errors, "took_s": took_s}), flush=True)
+    sys.stdin.readline()  # what this process has used is still to be read
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3], *map(float, sys.argv[3:]))

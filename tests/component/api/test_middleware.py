@@ -1,0 +1,48 @@
+"""The middleware that is there where it is configured, and left out where it has nothing to do."""
+
+import pytest
+from oslo_config import cfg
+from werkzeug.test import Client
+
+from fpga_pool.api.stack import make_application
+from fpga_pool.conf.opts import register_opts
+
+ORIGIN = "https://horizon.test"
+
+
+@pytest.fixture
+def answer(pool, tmp_path):
+    """Ask for the versions of an API that is configured so, through a proxy and from a script of another origin."""
+
+    def ask(options):
+        file = tmp_path / "api.conf"
+        file.write_text(options)
+        conf = cfg.ConfigOpts()
+        register_opts(conf, policies=False)
+        conf([f"--config-file={file}"], project="fpga_pool")
+        headers = {"Origin": ORIGIN, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "127.0.0.1:443"}
+        return Client(make_application(conf, pool, keystone=False)).get("/", headers=headers)
+
+    return ask
+
+
+def href(found):
+    return found.json["versions"][0]["links"][0]["href"]
+
+
+def test_nothing_is_said_of_other_origins_and_no_proxy_is_believed_by_default(answer):
+    found = answer("")
+    assert found.status_code == 200
+    assert "Access-Control-Allow-Origin" not in found.headers
+    assert href(found) == "http://localhost/v1/"
+
+
+def test_an_origin_that_is_allowed_is_told_so(answer):
+    found = answer(f"[cors]\nallowed_origin = {ORIGIN}\n")
+    assert found.headers["Access-Control-Allow-Origin"] == ORIGIN
+    assert href(found) == "http://localhost/v1/"
+
+
+def test_a_proxy_is_believed_where_there_is_one(answer):
+    found = answer("[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
+    assert href(found) == "https://127.0.0.1/v1/"
