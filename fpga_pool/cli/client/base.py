@@ -77,7 +77,8 @@ class LongLister(PoolLister):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
         """Choose the columns."""
-        if parsed_args.formatter == self.formatter_default and not (parsed_args.long or parsed_args.columns):
+        is_table = parsed_args.formatter == self.formatter_default
+        if is_table and not (parsed_args.long or parsed_args.columns) and {*self.SHORT} <= {*column_names}:
             parsed_args.columns = list(self.SHORT)
         return super().produce_output(parsed_args, column_names, data)
 
@@ -178,6 +179,7 @@ class Several(PoolLister):
     ALSO = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=f"uuid of the {self.NOUN}{self.ALSO}")
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from textwrap import fill
 from typing import Any
 
-from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, Several
+from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, Several
 from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
@@ -120,10 +120,11 @@ class Cancel(CancelWork):
     NOUN, ASK = "batch", Client.cancel
 
 
-class Set(Several):
+class Set(Several, LongLister):
     """Change the priority of batches."""
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
+    SHORT = SHORT_BATCHES
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -133,13 +134,14 @@ class Set(Several):
         return {"priority": parsed_args.priority}
 
 
-class Hold(Several):
+class Hold(Several, LongLister):
     """Hold batches back: their jobs get no slots until `batch release`.
 
     Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
     """
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
+    SHORT = SHORT_BATCHES
     HELD = True
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

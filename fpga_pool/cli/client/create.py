@@ -11,8 +11,8 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline
-from fpga_pool.cli.client.base import PoolLister
-from fpga_pool.cli.client.batch import BATCHES, add_priority, job_table, outlook
+from fpga_pool.cli.client.base import LongLister, PoolLister
+from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
 from fpga_pool.cli.client.columns import Table, as_seconds, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted
@@ -30,13 +30,15 @@ T = TypeVar("T")
 _INLINE_BYTES = 100
 
 
-class CreateWork(PoolLister):
+class CreateWork(LongLister):
     """Run jobs, one for each file, to their end."""
 
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
+    SHORT = SHORT_BATCHES
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         self.add_work(parser)
         parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
         self.add_ends(parser.add_mutually_exclusive_group())

@@ -80,7 +80,7 @@ class ShowUsage(LongLister):
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         if parsed_args.project_id is not None:
-            self.SHORT = ("project_id", "function", "jobs", "slot_s")
+            self.SHORT = ("project_id", "function", "jobs", "loads", "slot_s")
         return {name: getattr(parsed_args, name) for name in ("project_id", "start", "end")}
 
 

@@ -411,3 +411,12 @@ def test_lists_fit_80_columns_unless_they_are_to_be_long(run, create, files, nou
     assert max(map(len, run(noun, "list").out.splitlines())) <= 80
     short, long = ({*run(noun, "list", *more).out.splitlines()[1:2]} for more in ((), ("--long",)))
     assert noun in ("pipeline", "task") or max(map(len, long)) > max(map(len, short))
+
+
+def test_what_is_said_of_a_batch_that_was_created_or_changed_fits_80_columns(run, create, files):
+    (held,) = create("--hold", "-f", "json", *files).json
+    assert held["pending_reason"] == "held by its owner"
+    said = [create("--hold", *files).out]
+    said += [run("batch", *words, held["uuid"]).out for words in (["release"], ["hold"], ["set", "--priority", "0"])]
+    assert max(len(line) for text in said for line in text.splitlines()) <= 80
+    assert "held by its owner" in run("batch", "hold", "--long", held["uuid"]).out
