@@ -77,7 +77,8 @@ class Pool:
         return [slot.name for slot in self.instances.claim(self.host, "agent", instance, "p", wanted)]
 
     def held(self):
-        return self.instances.slots(self.host)
+        held = self.instances.leases(self.host)
+        return {instance: [lease.slot for lease in leases] for instance, leases in held.items()}
 
     def close(self):
         self.store.close()
