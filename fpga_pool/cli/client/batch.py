@@ -120,11 +120,15 @@ class Cancel(CancelWork):
     NOUN, ASK = "batch", Client.cancel
 
 
-class Set(Several, LongLister):
-    """Change the priority of batches."""
+class _Change(Several, LongLister):
+    """Change batches, and show them as they are then."""
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
     SHORT = SHORT_BATCHES
+
+
+class Set(_Change):
+    """Change the priority of batches."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -134,14 +138,12 @@ class Set(Several, LongLister):
         return {"priority": parsed_args.priority}
 
 
-class Hold(Several, LongLister):
+class Hold(_Change):
     """Hold batches back: their jobs get no slots until `batch release`.
 
     Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
     """
 
-    NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
-    SHORT = SHORT_BATCHES
     HELD = True
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

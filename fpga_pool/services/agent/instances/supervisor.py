@@ -188,12 +188,11 @@ class InstanceSupervisor:
         if not self._claimed and not parts.holds.slots_of(self.instance):
             return
         leases = parts.scheduler.instance_leases(parts.host).get(self.instance, [])
+        self._claimed = bool(leases)
         if leases:
             LOG.info("instance %s: not running here; its slots are released", self.instance)
             held = {lease.uuid: lease.generation for lease in leases}
             parts.scheduler.release_slots(parts.host, parts.agent_id, held)
-        self._claimed = bool(leases)
-        if leases:
             self._wake.set()  # to see that none is left
 
     def _claim(self, domain: Domain) -> list[str]:
