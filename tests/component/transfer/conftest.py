@@ -1,5 +1,6 @@
 """A data port with a small agent around it, on a real socket; clients that speak well, and ones that do not."""
 
+import asyncio
 import contextlib
 import hashlib
 import select
@@ -41,6 +42,7 @@ class Agent:
         self.admit_refusal = None
         self.announcements = {}
         self.asked = set()
+        self.loop = None
         self.progress_refusal = None
         self.seen_progress = []
         self.seen_sources = []
@@ -60,8 +62,13 @@ class Agent:
         return [token_id not in self.used and not self.used.add(token_id) for token_id, _ in tokens]
 
     def announcement(self, grant):
+        self.loop = asyncio.get_running_loop()
         self.asked.add(grant.job)
         return self.announcements.get(grant.job)
+
+    def announce(self, jobs):
+        """Make jobs known together: in one turn of the port's loop, as one command does."""
+        self.loop.call_soon_threadsafe(lambda: [self.announcements[job].set_result(None) for job in jobs])
 
     def admit(self, grant):
         if self.admit_refusal:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.transfer import client, frames
+from fpga_pool.transfer import client, frames, server
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.stream import TransferBroken
 
@@ -230,6 +230,7 @@ def test_inputs_of_unknown_jobs_beyond_half_a_mebibyte_are_not_read(make_bench, 
 
 def test_a_lane_waits_for_inputs_that_are_being_staged(make_bench, monkeypatch, eventually):
     """Their jobs have become known, so that nothing but the disk is waited for."""
+    monkeypatch.setattr(server, "_WORKERS", 16)  # the inputs may arrive one by one, and each waits for the disk
     bench = make_bench(limits={"announcement_s": 600.0})
     staging, disk = [], threading.Event()
     stage = bench.agent.stage_small
@@ -255,11 +256,10 @@ def test_a_lane_waits_for_inputs_that_are_being_staged(make_bench, monkeypatch, 
         for number in range(3, 11):  # half a mebibyte, and the lane has 2 more orders
             lane.order(number, bytes(frames.SMALL_BYTES))
         eventually(lambda: lane.connection.pump(0.01) == [] and len(bench.agent.asked) == 10)
-        for number in range(2, 11):
-            bench.agent.announcements[f"job-{number}"].set_result(None)
+        bench.agent.announce([f"job-{number}" for number in range(2, 11)])
         eventually(lambda: len(staging) == 9)
         lane.end(1, result(b"x"))
-        bench.agent.announcements["job-1"].set_result(None)
+        bench.agent.announce(["job-1"])
         assert lane.hear() == [(frames.Result(1, digest(b"x"), 1), b"x")]
         disk.set()
         eventually(lambda: len(bench.agent.staged_inputs) == 10)
