@@ -219,6 +219,8 @@ class Spool:
 # ---- A connection until its first frame is here; a token that opens nothing is refused at the door
 
 _PIECE_BYTES = 4096
+#: The state of a connection whose ends are both open, in the first byte of ``struct tcp_info``.
+_ESTABLISHED = 1
 
 
 class Door:
@@ -237,23 +239,10 @@ class Door:
         self._connection: Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self) -> bool:
-        """Hear what the client has sent, or wait for it; return whether it has left already."""
-        try:
-            piece = self._sock.recv(_PIECE_BYTES, socket.MSG_DONTWAIT)
-            left = not piece or self._is_left()
-        except BlockingIOError:
-            piece, left = b"", False
-        except OSError:
-            left = True
-        if left:
-            self._port.counters["disconnected"] += 1
-            self._sock.close()
-            return True
-        self._sock.setblocking(False)
-        if not piece or not self._heard(piece):
+    def open(self) -> None:
+        """Hear what the client has sent, or wait for it."""
+        if not self._hear():
             self._wait()
-        return False
 
     def close(self) -> None:
         """Drop the connection."""
@@ -278,21 +267,21 @@ class Door:
         self._loop.add_reader(self._sock, self._hear)
         self._port.doors.add(self)
 
-    def _hear(self) -> None:
+    def _hear(self) -> bool:
+        """Take what was sent since; return whether that decides about the connection."""
         try:
-            piece = self._sock.recv(_PIECE_BYTES)
+            piece = b"" if has_left(self._sock) else self._sock.recv(_PIECE_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             piece = b""
-        if not piece or self._is_left():
+        if not piece:
             self._port.counters["disconnected"] += 1
             self.close()
-            return
-        self._heard(piece)
+            return True
+        return self._heard(piece)
 
     def _heard(self, piece: bytes) -> bool:
-        """Take what was sent; return whether that decides about the connection."""
         self._said += piece
         try:
             first = _first_frame(self._said)
@@ -315,15 +304,6 @@ class Door:
         self._admit(connection, bytes(self._said))
         return True
 
-    def _is_left(self) -> bool:
-        """Return whether the client has hung up: then nothing that it said is verified."""
-        try:
-            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
     def _refuse_silence(self) -> None:
         self._refuse(no_hello(self._port.limits.hello_timeout_s))
 
@@ -342,6 +322,11 @@ class Door:
             self._loop.remove_reader(self._sock)
             self._port.doors.discard(self)
             self._timer = None
+
+
+def has_left(sock: socket.socket) -> bool:
+    """Return whether the client has hung up: then nothing that it said is read or verified."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
 def no_hello(timeout_s: float) -> TransferRefused:

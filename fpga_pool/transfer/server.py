@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fpga_pool.model.exceptions import ServiceUnavailable, TransferRefused
 from fpga_pool.transfer.connections import Connection, Connections, Held
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
-from fpga_pool.transfer.port import Door, Limits, Port, TokenBucket
+from fpga_pool.transfer.port import Door, Limits, Port, TokenBucket, has_left
 from fpga_pool.transfer.session import REASONS, Session
 from fpga_pool.transfer.stream import FrameStream
 from fpga_pool.transfer.tokens import Verifier, source_of
@@ -29,6 +29,8 @@ LOG = logging.getLogger(__name__)
 _EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
 _WORKERS = 8
 _BACKLOG = 256
+#: The kernel keeps a connection for so long until its client has spoken: one that says nothing costs the port nothing.
+_DEFER_S = 1
 _ACCEPT_PAUSE_S = 0.1
 #: So many connections whose clients have hung up are closed before those that are open are served.
 _LEFT_AT_ONCE = 16
@@ -104,6 +106,7 @@ class DataServer:
             family = socket.AF_INET6 if ":" in self._bind[0] else socket.AF_INET
             with socket.create_server(self._bind, family=family, backlog=_BACKLOG) as listener:
                 listener.setblocking(False)
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _DEFER_S)
                 asyncio.run(self._serve(listener))
         except asyncio.CancelledError:
             LOG.info("data port of %s stopped", self._port.host)
@@ -155,18 +158,20 @@ class DataServer:
                 loop.remove_reader(listener)
                 loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
                 return
-            if not self._take(sock, peer):
+            if not has_left(sock):
+                self._take(sock, peer)
                 return
+            self._counters["disconnected"] += 1
+            sock.close()
 
-    def _take(self, sock: socket.socket, peer: tuple[Any, ...]) -> bool:
-        """Begin with a connection; return whether its client has left already."""
-        if self._ssl_context is None:
-            return Door(self._port, sock, peer[0], partial(self._begin, sock, peer)).open()
+    def _take(self, sock: socket.socket, peer: tuple[Any, ...]) -> None:
         sock.setblocking(False)
+        if self._ssl_context is None:
+            Door(self._port, sock, peer[0], partial(self._begin, sock, peer)).open()
+            return
         connection, crowded = self._port.connections.enter(peer[0], sock.close)
         self._counters["busy"] += crowded
         self._begin(sock, peer, connection, b"")
-        return False
 
     def _begin(self, sock: socket.socket, peer: tuple[Any, ...], connection: Connection, heard: bytes) -> None:
         talk = self._converse(sock, connection, source_of(*peer[:2]), heard)

@@ -111,10 +111,12 @@ def test_no_project_has_all_connections_and_no_job_many(make_bench):
 
 def test_strangers_shut_no_client_out_and_the_oldest_of_them_make_place(make_bench):
     bench = make_bench(limits={"hello_timeout_s": 60.0, "places": Places(strangers=4, per_address=4)})
-    silent = [bench.raw() for _ in range(12)]
-    bench.wait_counted("connections", 4)
+    slow = [bench.raw() for _ in range(12)]
+    for raw in slow:
+        raw.say(frames.encode(frames.Hello(bench.token(4)))[:1])
+    bench.wait_counted("busy", 8)
     bench.raw_upload(4)
-    for raw in silent[:8]:
+    for raw in slow[:8]:
         assert raw.is_closed_by_server()
     assert bench.count("busy") == 9  # eight of them for each other, one for the client
 

@@ -38,9 +38,10 @@ def test_stop_closes_every_connection_and_ends_the_threads(make_bench):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("data-")]
 
 
-def test_stop_closes_a_connection_whose_tls_handshake_never_began(make_bench, tls):
+def test_stop_closes_a_connection_whose_tls_handshake_has_only_begun(make_bench, tls):
     bench = make_bench(tls=tls)
     raw = bench.raw()
+    raw.say(b"\x16")
     bench.server.stop(10)
     assert raw.is_closed_by_server()
 
