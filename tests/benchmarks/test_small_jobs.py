@@ -12,7 +12,6 @@ are neither made nor verified in half of the rounds: they go with, without, with
 """
 
 import json
-import signal
 import statistics
 import subprocess
 import sys
@@ -77,7 +76,7 @@ def switched(options, tmp_path):
     config.write_text(config_text(EMBEDDED | options))
     command = [sys.executable, Path(__file__).with_name("unsigned.py"), "--config-file", config]
     command += ["--state-dir", tmp_path / "state", "--port", "0", "--log-file", tmp_path / "pool.log"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process, process.stdout.readline().split()[-1]
         process.terminate()
 
@@ -86,12 +85,13 @@ def test_cost_of_signatures(switched, tmp_path):
     process, endpoint = switched
 
     def turn(how):
-        process.send_signal(how)
+        process.stdin.write(f"{how}\n")
+        process.stdin.flush()
         return float(process.stdout.readline())
 
-    found = {signal.SIGUSR1: [], signal.SIGUSR2: []}
+    found = {"signed": [], "not signed": []}
     for number in range(ROUNDS):
-        how = signal.SIGUSR2 if number % 4 in (0, 3) else signal.SIGUSR1
+        how = "signed" if number % 4 in (0, 3) else "not signed"
         before_s = turn(how)
         time.sleep(1.0)
         jobs_s, cpu_ms, jobs = measure(endpoint, {"pool": process.pid}, tmp_path, jobs=100, users=4, seconds=ROUND_S)
@@ -101,7 +101,7 @@ def test_cost_of_signatures(switched, tmp_path):
         ("ms of the pool's CPU per job", "{:.2f}", 1),
         ("ms of it in what is replaced", "{:.4f}", 2),
     ):
-        signed, unsigned = ([one[place] for one in found[how]] for how in (signal.SIGUSR2, signal.SIGUSR1))
+        signed, unsigned = ([one[place] for one in rounds] for rounds in found.values())
         ratios = statistics.quantiles([one / other for one, other in zip(signed, unsigned, strict=True)])
         print(
             f"{what}: {unit.format(statistics.median(signed))} signed, {unit.format(statistics.median(unsigned))} not;"

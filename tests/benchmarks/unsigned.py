@@ -1,10 +1,9 @@
-"""An embedded pool in which SIGUSR1 turns signatures off and SIGUSR2 on again: `python unsigned.py ARGUMENTS`.
+"""An embedded pool in which a line on stdin turns signatures on ("signed") or off: `python unsigned.py ARGUMENTS`.
 
 For measurements alone: what makes and verifies signatures is replaced in this process.  The product has no such switch.
-At each signal it prints the seconds of the processor that were spent so far in what is replaced and what replaces it.
+It answers each line by the seconds of the processor that were spent so far in what is replaced and what replaces it.
 """
 
-import signal
 import sys
 import threading
 import time
@@ -22,9 +21,10 @@ are_on = [True]
 spent_s = Counter()
 
 
-def turn(number, _frame):
-    are_on[0] = number == signal.SIGUSR2
-    print(sum(list(spent_s.values())), flush=True)
+def obey():
+    for line in sys.stdin:
+        are_on[0] = line == "signed\n"
+        print(sum(list(spent_s.values())), flush=True)
 
 
 def instead(original, other):
@@ -61,8 +61,7 @@ def replace():
     identity.Gate._verify = instead(identity.Gate._verify, lambda *_: None)
     tokens.Verifier._read = instead(tokens.Verifier._read, unverified)
     scheduler.sign = instead(tokens.sign, unsigned_tokens)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, turn)
+    threading.Thread(target=obey, daemon=True).start()
 
 
 if __name__ == "__main__":
