@@ -109,6 +109,10 @@ def test_an_agent_gets_by_without_the_libraries_of_controllers():
     assert run_without(blocked, "import fpga_pool.cli.daemons.agent\nprint(0)") == 0
 
 
+def test_a_scheduler_loads_solvers_and_compiled_loops_when_it_needs_them():
+    assert run_without(["highspy", "numba", "pulp", "scipy"], "import fpga_pool.cli.daemons.scheduler\nprint(0)") == 0
+
+
 def test_commands_of_other_roles_name_the_extra_that_they_lack():
     program = """
 from importlib.metadata import entry_points

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from fpga_pool.core.lattice.listing import can_hold, first_fpgas, kinds, possible_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
@@ -76,6 +75,9 @@ def _cheapest(number: Ints, fillings: list[_Filling], demand_s: Floats) -> tuple
     It is solved in its dual form: the prices for which the tasks pay most, where all enclosures together earn at most 1
     a second with any of the fillings.
     """
+    # Not at the top: every process that knows of policies would load it at its start.
+    from scipy.optimize import linprog
+
     kinds, types = len(demand_s), len(number)
     rows = np.zeros((len(fillings) + 1, kinds + types))
     for row, filling in zip(rows, fillings, strict=False):

@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.listing import fits, measure_runs, must_load
-from fpga_pool.core.lattice.listing import Bools, Placed, allotted_shapes, first_fpgas, list_schedule
+from fpga_pool.core.lattice.listing import Bools, Placed, allotted_shapes, first_fpgas, list_schedule, loops
 from fpga_pool.core.lattice.paper import ListPolicy
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState, TaskPolicy
@@ -42,13 +41,13 @@ def able_to_run(problem: TaskProblem, tasks: Sequence[int], there: Bools) -> Wai
     for e, (size, topology) in enumerate(
         zip(problem.enclosure_fpgas.tolist(), problem.enclosure_links.tolist(), strict=True)
     ):
-        longest = measure_runs(there, base[e], size, topology, runs)
+        longest = loops().measure_runs(there, base[e], size, topology, runs)
         rooms.append((size, topology, int(there[base[e] : base[e + 1]].sum()), longest))
     known: dict[tuple[int, int], bool] = {}
 
     def fits_somewhere(links: int, fpgas: int) -> bool:
         if (links, fpgas) not in known:
-            known[links, fpgas] = any(fits(links, fpgas, *room) for room in rooms)
+            known[links, fpgas] = any(loops().fits(links, fpgas, *room) for room in rooms)
         return known[links, fpgas]
 
     begin, width, links = problem.shape_begin, problem.shape_fpgas, problem.links
@@ -198,7 +197,7 @@ class Starting:
         members = plan.members[plan.member_begin[index] : plan.member_begin[index + 1]]
         fpgas = self._base[plan.enclosure[index]] + members
         function, switching = problem.function[task], problem.load_s > 0
-        loads = any(must_load(function, loaded, switching) for loaded in self._loaded[fpgas].tolist())
+        loads = any(loops().must_load(function, loaded, switching) for loaded in self._loaded[fpgas].tolist())
         begin_s = float(plan.begin_s[index])
         return Begun(
             task=task,
