@@ -86,6 +86,8 @@ class Changes:
         self._waiting = 0
         #: The batches that changed last, as far as that is known without reading them.
         self._last: OrderedDict[str, Committed] = OrderedDict()
+        #: By shard, the latest generation that was noted.
+        self._noted: dict[str, int] = {}
 
     def last(self, batch_uuid: str) -> Committed | None:
         """Return how a transaction of this process has left a batch; None if none did, or a later one left it open."""
@@ -130,6 +132,8 @@ class Changes:
                 yield tx
             committed = _committed(tx)
             with self._lock:
+                if self._is_overtaken(tx):
+                    committed = {}  # readers look for themselves
                 for batch_uuid in tx.changed_batches:
                     self._keep(batch_uuid, committed.get(batch_uuid))
                     for watch in self._watches.get(batch_uuid, ()):
@@ -140,6 +144,12 @@ class Changes:
                 LOG.exception("a committed change was not counted")
 
         return transaction
+
+    def _is_overtaken(self, tx: SqlTransaction) -> bool:
+        """Return whether a later transaction of the shard was noted before this one: another thread was quicker."""
+        shard, latest = tx.shard, self._noted.get(tx.shard.name, 0)
+        self._noted[shard.name] = max(latest, shard.pool_generation)
+        return shard.pool_generation < latest
 
     def _keep(self, batch_uuid: str, committed: Committed | None) -> None:
         self._last.pop(batch_uuid, None)

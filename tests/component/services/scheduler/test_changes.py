@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.objects.pool import JobState, Shard
 from fpga_pool.services.scheduler.changes import WAITING, Changes
 
 WAIT_S = 30.0
@@ -88,8 +88,10 @@ def test_a_new_batch_is_waited_for_by_the_states_that_it_is_not_in(running, unti
 
 
 class Transaction:
-    def __init__(self, *batches):
+    def __init__(self, *batches, generation=0, changed=()):
         self.changed_batches = set(batches)
+        self.shard = Shard(name="default", owner="", epoch=0, renewed_at=0.0, pool_generation=generation)
+        self._changed = changed
 
     def __enter__(self):
         return self
@@ -97,8 +99,8 @@ class Transaction:
     def __exit__(self, *_):
         return None
 
-    def changes(self, _):
-        return ()
+    def changes(self, kind):
+        return [(None, one) for one in self._changed if isinstance(one, kind)]
 
 
 def is_told(watch):
@@ -111,6 +113,23 @@ def test_only_those_who_wait_for_a_changed_batch_are_woken():
         with watched.noted(lambda: Transaction("a", "c"))():
             assert not is_told(first)  # not before the commit
         assert [is_told(watch) for watch in (first, second, other)] == [True, True, False]
+
+
+def test_what_a_transaction_left_is_not_told_where_a_later_one_was_noted_before(running, planned):
+    watched, left = Changes(), [planned, *running.jobs(planned)]
+
+    def note(generation):
+        with watched.noted(lambda: Transaction(planned.uuid, generation=generation, changed=left))():
+            pass
+
+    note(6)
+    assert watched.last(planned.uuid).seen == {"default": 7}
+    with watched.watching(planned.uuid) as watch:
+        note(5)
+        assert watch.wait(0.0) is None
+    assert watched.last(planned.uuid) is None
+    note(7)
+    assert watched.last(planned.uuid).seen == {"default": 8}
 
 
 def test_nobody_is_woken_by_what_was_rolled_back():
