@@ -110,7 +110,14 @@ def test_an_agent_gets_by_without_the_libraries_of_controllers():
 
 
 def test_a_scheduler_loads_solvers_and_compiled_loops_when_it_needs_them():
-    assert run_without(["highspy", "numba", "pulp", "scipy"], "import fpga_pool.cli.daemons.scheduler\nprint(0)") == 0
+    program = """
+import fpga_pool.cli.daemons.scheduler
+from fpga_pool.conf.opts import list_opts
+
+list_opts()  # as at its start: the options of every policy
+print(json.dumps([name for name in ("scipy.optimize", "scipy.sparse") if name in sys.modules]))
+"""
+    assert run_without(["highspy", "numba", "pulp"], program) == []
 
 
 def test_commands_of_other_roles_name_the_extra_that_they_lack():

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
 
 from fpga_pool.core.lattice.listing import can_hold, first_fpgas, kinds, possible_shapes
@@ -75,9 +76,6 @@ def _cheapest(number: Ints, fillings: list[_Filling], demand_s: Floats) -> tuple
     It is solved in its dual form: the prices for which the tasks pay most, where all enclosures together earn at most 1
     a second with any of the fillings.
     """
-    # Not at the top: every process that knows of policies would load it at its start.
-    from scipy.optimize import linprog
-
     kinds, types = len(demand_s), len(number)
     rows = np.zeros((len(fillings) + 1, kinds + types))
     for row, filling in zip(rows, fillings, strict=False):
@@ -87,7 +85,7 @@ def _cheapest(number: Ints, fillings: list[_Filling], demand_s: Floats) -> tuple
     limits = np.zeros(len(rows))
     limits[-1] = 1.0
     wishes = np.concatenate((-demand_s / demand_s.max(), np.zeros(types)))
-    solved = linprog(wishes, A_ub=rows, b_ub=limits, method="highs")
+    solved = scipy.optimize.linprog(wishes, A_ub=rows, b_ub=limits, method="highs")
     if solved.x is None:
         return np.zeros(kinds), np.full(types, np.inf)
     return np.maximum(solved.x[:kinds], 0.0), solved.x[kinds:]

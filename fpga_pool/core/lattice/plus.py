@@ -13,7 +13,6 @@ import numpy as np
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.listing import ListScheduler, Placed, allotted_shapes, kinds, loops, thrifty_shapes
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, ListPolicy, Mfit
-from fpga_pool.core.lattice.search import TaskSearch
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.makespan.search.budget import Budget, Clock
 from fpga_pool.core.policy import PolicyState
@@ -183,6 +182,8 @@ class LatticePlus:
         problem: TaskProblem, placed: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
     ) -> Placed:
         """Return the shortest schedule that a search finds from one on."""
+        from fpga_pool.core.lattice.search import TaskSearch
+
         seed = int(rng.integers(1 << 31))
         reached = TaskSearch.supports(problem)
         if not reached or problem.load_s > 0:

@@ -7,9 +7,8 @@ times (section 3.4) these are the accelerators with ``c_j + e_ij <= T``, and the
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, linprog
-from scipy.sparse import coo_array, csr_array
 
 from fpga_pool.core.makespan.bounds import compute_bound
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
@@ -186,7 +185,9 @@ class _Program:
         seconds = self._seconds[job, slot] / found.seconds
         rows, limits = _rows(job, slot, seconds, 1 + _SAME - self._ready_s / found.seconds)
         once = _once(job)
-        result = linprog(seconds, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(once.shape[0]), method="highs-ds")
+        result = scipy.optimize.linprog(
+            seconds, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(once.shape[0]), method="highs-ds"
+        )
         return _relaxed(found.seconds, job, slot, result.x) if result.status == 0 else found
 
     def feasible(self, time_s: float) -> Relaxed | None:
@@ -194,7 +195,7 @@ class _Program:
         job, slot = np.nonzero(self._end_s <= time_s * (1 + _SAME))
         unit_s = time_s or 1.0
         rows, limits = _rows(job, slot, self._seconds[job, slot] / unit_s, (time_s - self._ready_s) / unit_s)
-        result = linprog(
+        result = scipy.optimize.linprog(
             np.zeros(len(job)), A_ub=rows, b_ub=limits, A_eq=_once(job), b_eq=np.ones(int(job.max()) + 1),
             method="highs-ds",
         )  # fmt: skip
@@ -232,19 +233,23 @@ def _cheapest(cost: Floats, count: int) -> NDArray[np.bool_]:
     return mask & np.isfinite(cost)
 
 
-def _minimise(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> OptimizeResult:
+def _minimise(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> "scipy.optimize.OptimizeResult":
     """Minimise T over the shares of the given pairs; the last variable is T."""
     rows, limits = _rows(job, slot, seconds, -ready_s, makespan=True)
     cost = np.append(np.zeros(len(job)), 1.0)
     jobs = int(job.max()) + 1
-    once = coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(cost))).tocsr()
-    result: OptimizeResult = linprog(cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), method="highs-ds")
+    once = scipy.sparse.coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(cost))).tocsr()
+    result: scipy.optimize.OptimizeResult = scipy.optimize.linprog(
+        cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), method="highs-ds"
+    )
     if result.status != 0:
         raise ArithmeticError(f"CIM-LP of {jobs} jobs: {result.message}")
     return result
 
 
-def _rows(job: Ints, slot: Ints, seconds: Floats, limit: Floats, *, makespan: bool = False) -> tuple[csr_array, Floats]:
+def _rows(
+    job: Ints, slot: Ints, seconds: Floats, limit: Floats, *, makespan: bool = False
+) -> "tuple[scipy.sparse.csr_array, Floats]":
     """Return the rows of (1aL), or (1a'), one per accelerator in use, and their limits."""
     used, row = np.unique(slot, return_inverse=True)
     columns = np.arange(len(job))
@@ -253,12 +258,12 @@ def _rows(job: Ints, slot: Ints, seconds: Floats, limit: Floats, *, makespan: bo
         row = np.append(row, np.arange(len(used)))
         columns = np.append(columns, np.full(len(used), len(job)))
     shape = (len(used), len(job) + makespan)
-    return coo_array((seconds, (row, columns)), shape=shape).tocsr(), limit[used]
+    return scipy.sparse.coo_array((seconds, (row, columns)), shape=shape).tocsr(), limit[used]
 
 
-def _once(job: Ints) -> csr_array:
+def _once(job: Ints) -> "scipy.sparse.csr_array":
     """Return the rows of (1bL): the shares of each job add up to one."""
-    once: csr_array = coo_array((np.ones(len(job)), (job, np.arange(len(job))))).tocsr()
+    once: scipy.sparse.csr_array = scipy.sparse.coo_array((np.ones(len(job)), (job, np.arange(len(job))))).tocsr()
     return once
 
 

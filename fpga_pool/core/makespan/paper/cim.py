@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import Segments, Transfers
@@ -181,8 +180,10 @@ def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed
     accelerators of each component with more edges than nodes, and only over the pairs it has.
     """
     jobs, slots = seconds.shape
-    edges = coo_array((np.ones(len(relaxed.job)), (relaxed.job, jobs + relaxed.slot)), shape=(jobs + slots,) * 2)
-    count, component = connected_components(edges, directed=False)
+    edges = scipy.sparse.coo_array(
+        (np.ones(len(relaxed.job)), (relaxed.job, jobs + relaxed.slot)), shape=(jobs + slots,) * 2
+    )
+    count, component = scipy.sparse.csgraph.connected_components(edges, directed=False)
     too_many = np.bincount(component[relaxed.job], minlength=count) > np.bincount(component, minlength=count)
     kept = ~too_many[component[relaxed.job]]
     parts = [(relaxed.job[kept], relaxed.slot[kept], relaxed.share[kept])]
