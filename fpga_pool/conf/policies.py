@@ -1,7 +1,7 @@
 """Scheduling policies by name, from the entry points of any installed package, and their parameters: [policy_NAME]."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields
 from functools import cache
 from importlib.metadata import entry_points
@@ -19,7 +19,7 @@ _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float
 
 def policy_names(group: str) -> list[str]:
     """Return the names of the policies of a group (a key of `fpga_pool.core.policy.GROUPS`), sorted; load none."""
-    return list(_installed(group))
+    return list(_installed()[group])
 
 
 class PolicyName(types.String):
@@ -136,9 +136,10 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 
 @cache
-def _installed(group: str) -> tuple[str, ...]:
-    """Return the names that are installed; to find them reads a file of every package there is."""
-    return tuple(sorted(entry_points(group=GROUPS[group]).names))
+def _installed() -> Mapping[str, Sequence[str]]:
+    """Return the names that are installed, by group; to find them reads a file of every package there is."""
+    found = entry_points()
+    return {group: sorted(found.select(group=namespace).names) for group, namespace in GROUPS.items()}
 
 
 @cache

@@ -21,8 +21,6 @@ from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.values import field_names
-from fpga_pool.placement.client import open_placement
-from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.identity import AGENT_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
@@ -157,6 +155,10 @@ def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
     group = conf.tiers
     if group.driver == NO_TIERS:
         return None
+    # Loaded where it is used only: it brings a library that talks to clouds.
+    from fpga_pool.placement.client import open_placement
+    from fpga_pool.placement.tiers import TierAccounts
+
     pcpus = parse_pcpus(group.pcpus)
     if not pcpus:
         raise InvalidInput("[tiers] pcpus: missing; expected [compute] cpu_shared_set of nova.conf")

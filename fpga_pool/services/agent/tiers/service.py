@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fpga_pool.drivers.tiers.domain import TierDriver, TieredGuest
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.flavor import GuestTier, Tier
-from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.tiers.layout import Book, Entry, Place, find_pcpus, rearranged
 from fpga_pool.services.loop import Loop
+
+if TYPE_CHECKING:
+    from fpga_pool.placement.tiers import TierAccounts
 
 # ---- Usage of pCPUs
 
@@ -81,7 +83,7 @@ class Tiers:
         driver: TierDriver,
         pcpus: Collection[int],
         book: Path,
-        accounts: TierAccounts | None = None,
+        accounts: "TierAccounts | None" = None,
         interval_s: float = 5.0,
         *,
         usage_threshold: float,
