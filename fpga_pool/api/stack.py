@@ -4,7 +4,6 @@ import socket
 from typing import Any
 from wsgiref.types import WSGIApplication
 
-from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_middleware import cors
 from oslo_middleware.healthcheck import Healthcheck
@@ -25,7 +24,6 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
 from fpga_pool.rpc.transport import MessagingError, transport
 
-AUTH_GROUP = "keystone_authtoken"
 HEALTHCHECK_GROUP = "healthcheck"
 #: A load balancer asks often and does not wait long.
 TIMEOUT_S = 3.0
@@ -34,15 +32,25 @@ _ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER, "If-Match
 _EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location", "ETag"]
 
 
-def set_defaults(conf: cfg.ConfigOpts) -> None:
-    """Register the options of the middleware that have other defaults here, and set these."""
+def _set_defaults(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(healthcheck_opts.HEALTHCHECK_OPTS, HEALTHCHECK_GROUP)
     conf.set_default("backends", ["fpga_pool"], HEALTHCHECK_GROUP)
+    cors.set_defaults(allow_headers=_ALLOWED, expose_headers=_EXPOSED)
+
+
+def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
+    # Loaded where it is used only: it brings a client of Keystone.
+    from keystonemiddleware import auth_token
+
     for group, options in auth_token.list_opts():
         conf.register_opts(options, group)
     # A service token without a service's role would extend the life of any expired token.
-    conf.set_default("service_token_roles_required", True, AUTH_GROUP)
-    cors.set_defaults(allow_headers=_ALLOWED, expose_headers=_EXPOSED)
+    conf.set_default("service_token_roles_required", True, "keystone_authtoken")
+    # The decision is the application's: documents of versions are public, and an error has the form of all others.
+    checked: WSGIApplication = auth_token.AuthProtocol(
+        application, {"oslo_config_config": conf, "delay_auth_decision": True}
+    )
+    return checked
 
 
 def api_identity(conf: cfg.ConfigOpts) -> Identity:
@@ -54,7 +62,7 @@ def make_application(
     conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool, instruments: Instruments | None = None
 ) -> WSGIApplication:
     """Return the application of this configuration; without `keystone` it must listen on loopback only."""
-    set_defaults(conf)
+    _set_defaults(conf)
     app = create_app(
         scheduler,
         max_batch_jobs=conf.scheduler.max_batch_jobs,
@@ -64,8 +72,7 @@ def make_application(
     )
     inner: WSGIApplication = app.wsgi_app
     if keystone:
-        # The decision is the application's: documents of versions are public, and an error has the form of all others.
-        inner = auth_token.AuthProtocol(inner, {"oslo_config_config": conf, "delay_auth_decision": True})
+        inner = _authenticated(inner, conf)
     if is_profiled(conf):
         from osprofiler.web import WsgiMiddleware
 
