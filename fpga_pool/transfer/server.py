@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 _EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
 _WORKERS = 8
 _BACKLOG = 256
-#: The kernel keeps a connection for so long until its client has spoken: one that says nothing costs the port nothing.
+#: The kernel hands over a connection when its client has spoken, or after about this long if it says nothing.
 _DEFER_S = 1
 _ACCEPT_PAUSE_S = 0.1
 #: So many connections whose clients have hung up are closed before those that are open are served.

@@ -132,8 +132,10 @@ class Changes:
                 yield tx
             committed = _committed(tx)
             with self._lock:
-                if self._is_overtaken(tx):
-                    committed = {}  # readers look for themselves
+                if tx.shard.pool_generation < self._noted.get(tx.shard.name, 0):
+                    committed = {}  # a later transaction was noted before this one: readers look for themselves
+                else:
+                    self._noted[tx.shard.name] = tx.shard.pool_generation
                 for batch_uuid in tx.changed_batches:
                     self._keep(batch_uuid, committed.get(batch_uuid))
                     for watch in self._watches.get(batch_uuid, ()):
@@ -144,12 +146,6 @@ class Changes:
                 LOG.exception("a committed change was not counted")
 
         return transaction
-
-    def _is_overtaken(self, tx: SqlTransaction) -> bool:
-        """Return whether a later transaction of the shard was noted before this one: another thread was quicker."""
-        shard, latest = tx.shard, self._noted.get(tx.shard.name, 0)
-        self._noted[shard.name] = max(latest, shard.pool_generation)
-        return shard.pool_generation < latest
 
     def _keep(self, batch_uuid: str, committed: Committed | None) -> None:
         self._last.pop(batch_uuid, None)
