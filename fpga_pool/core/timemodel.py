@@ -124,14 +124,21 @@ def _observations(input_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Floats, F
 
 
 def _least_squares(sizes: Floats, durations: Floats, weight: Floats) -> TimeModel:
-    """Minimise ``sum (weight * (a + b * size - duration))^2`` over a, b >= 0."""
+    """Minimise ``sum (weight * (a + b * size - duration))^2`` over a, b >= 0, for (N,) sizes of which some differ.
+
+    With two unknowns that needs no solver, and loading scipy's (`scipy.optimize.nnls`) takes a second in which a pool's
+    other threads hardly run.
+    """
     # Sizes of 1e9 beside a column of ones: in units of the largest size both unknowns are seconds.
     unit_bytes = float(sizes.max())
-    columns = np.stack([np.ones_like(sizes), sizes / unit_bytes], axis=1)
-    # Not at the top: importing it takes longer than all else that a process needs at its start.
-    from scipy.optimize import nnls
-
-    (a_s, b_s), _ = nnls(columns * weight[:, None], durations * weight)
+    columns = np.stack([np.ones_like(sizes), sizes / unit_bytes], axis=1) * weight[:, None]
+    target = durations * weight
+    found = np.linalg.lstsq(columns, target)[0]
+    if (found < 0).any():
+        # The sum is convex: its minimum is on the border, where one of the two is 0.
+        alone = np.diag(target @ columns / (columns**2).sum(axis=0))
+        found = min(alone, key=lambda one: float(((columns @ one - target) ** 2).sum()))
+    a_s, b_s = found
     return TimeModel(float(a_s), float(b_s) / unit_bytes)
 
 

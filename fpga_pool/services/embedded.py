@@ -130,6 +130,7 @@ class StandalonePool:
             agent.beat()  # whatever became of its first: the pool knows the host
         if self._guests is not None:
             self._guests.start()
+        self.scheduler.wait_prepared()
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""

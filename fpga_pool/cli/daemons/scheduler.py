@@ -102,6 +102,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         service.ownership.follow_pool_time()  # what it answers sets the clocks of the agents
         listening.start()
         service.start()
+        service.wait_prepared()
         _listen_to_nova(conf, service, ends)
         yield f"scheduler {name}"
 

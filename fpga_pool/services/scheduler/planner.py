@@ -74,8 +74,8 @@ def quick(policy: TaskPolicy) -> TaskPolicy:
     return policy.searching(TASK_EFFORT if find_spec("numba") else 0, None, time.monotonic)
 
 
-def prepare(policy: object) -> None:
-    """Load the compiled loops of a policy in a thread; a decision that needs them waits for it.
+def prepare(policy: object) -> threading.Thread | None:
+    """Load the compiled loops of a policy in a thread; a decision that needs them waits for it.  None: it has none.
 
     `fpga-pool-manage prepare` compiles them in advance, so that this takes a second or two.
     """
@@ -85,8 +85,11 @@ def prepare(policy: object) -> None:
         preparing.prepare()
         LOG.info("Loaded compiled loops in %.1f s", time.monotonic() - began_s)
 
-    if isinstance(policy, Preparing):
-        threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True).start()
+    if not isinstance(policy, Preparing):
+        return None
+    thread = threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True)
+    thread.start()
+    return thread
 
 
 # ---- Calibration

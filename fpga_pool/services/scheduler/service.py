@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
@@ -69,6 +70,8 @@ LOG = logging.getLogger(__name__)
 
 StoredT = TypeVar("StoredT")
 
+#: For compiled loops from the cache, where the processors have other work.  Compiling them anew takes longer.
+PREPARING_S = 10.0
 #: What ended long ago is looked for so often, or so many times within a shorter retention.
 PURGE_S, PURGES = 3600.0, 10
 
@@ -153,12 +156,13 @@ class SchedulerService:
         self._writers: dict[str, ShardWriter] = {}
         self._admissions = ShardWriter(store.admission)
         self._loops: list[Loop] = []
+        self._preparing: Thread | None = None
 
     def start(self) -> None:
         """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
         settings = self.settings
         if not self.policies.online.is_online(settings.default_policy):
-            prepare(self.policies.batches(settings.default_policy))
+            self._preparing = prepare(self.policies.batches(settings.default_policy))
         self.store.ensure_shards(settings.pool.shards.names(), self.clock())
         self.ownership.step()
         self._loops = [
@@ -172,6 +176,11 @@ class SchedulerService:
         ]
         for loop in self._loops:
             loop.start()
+
+    def wait_prepared(self) -> None:
+        """Return when the default policy has loaded what its decisions need, or after `PREPARING_S`."""
+        if self._preparing is not None:
+            self._preparing.join(PREPARING_S)
 
     def pause(self) -> None:
         """Stop planning and sending commands, but keep listening, so that agents can send their reports and stop."""

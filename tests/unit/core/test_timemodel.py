@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from fpga_pool.core.timemodel import TimeModel, fit, refit
 
@@ -51,6 +52,19 @@ def test_fit_never_gives_a_negative_coefficient():
     steep = fit([1 * MIB, 2 * MIB], [0.05, 0.15]).model
     assert steep.a_s == 0
     assert steep.b_s_per_byte > 0
+
+
+@given(runs=st.lists(st.tuples(st.integers(0, 10**9), st.floats(1e-3, 1e3)), min_size=2, max_size=20))
+def test_fit_finds_what_a_solver_of_any_number_of_unknowns_finds(runs):
+    sizes, seconds = np.array(runs).T
+    assume(np.ptp(sizes) > 0)
+    columns = np.stack([np.ones_like(sizes), sizes / sizes.max()], axis=1) / seconds[:, None]
+    found, residual = nnls(columns, np.ones_like(seconds))
+    model = fit(sizes, seconds).model
+    ours = columns @ [model.a_s, model.b_s_per_byte * sizes.max()] - 1
+    assert np.linalg.norm(ours) == pytest.approx(residual, rel=1e-9, abs=1e-9)
+    # Nearly equal sizes leave the coefficients open; what they predict is determined.
+    assert ours == pytest.approx(columns @ found - 1, rel=1e-6, abs=1e-6)
 
 
 def test_fit_takes_time_as_proportional_where_all_runs_have_one_size():

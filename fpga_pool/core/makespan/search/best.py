@@ -117,6 +117,9 @@ class Makespan:
 
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
+        import scipy.optimize
+        import scipy.sparse.csgraph  # noqa: F401  (the relaxation's)
+
         prepare_loops()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
