@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,15 @@ def show(trace, url, *words, idle_s=IDLE_S, code=0):
     return done.stdout
 
 
+def traced_command(endpoint, *words):
+    """Have `openstack fpga` trace its requests; return the trace's id, which it prints."""
+    program = Path(sys.executable).with_name("openstack")
+    line = [program, "--os-auth-type", "none", "--os-endpoint", endpoint, "--os-profile", KEY, "fpga", *words]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return re.search(r"^Trace ID: (\S+)$", done.stderr, re.MULTILINE)[1]
+
+
 def spans(node):
     """Yield each span below another one in what the command prints as JSON, with the id of its parent."""
     for child in node["children"]:
@@ -43,7 +53,8 @@ def spans(node):
 @pytest.mark.timeout(600)
 def test_a_trace_leads_from_the_request_to_the_statements_of_the_scheduler(deployment, rabbitmq, mariadb_url):
     options = {"profiler": {"enabled": True, "hmac_keys": f"another,{KEY}", "trace_sqlalchemy": True}}
-    client = deployment(rabbitmq.url, mariadb_url, agents=1, options=options).client("p")
+    pool = deployment(rabbitmq.url, mariadb_url, agents=1, options=options)
+    client = pool.client("p")
     with tracing("a key of nobody") as refused:
         client.batches()
     with tracing(KEY) as base_id:
@@ -66,8 +77,6 @@ def test_a_trace_leads_from_the_request_to_the_statements_of_the_scheduler(deplo
     assert any("batches" in began(one)["db"]["statement"] for one in statements)
     # Nobody's key traces nothing; and as the page for operators has it.
     assert "No events are collected" in show(refused, rabbitmq.url, "--json", idle_s=SHORT_IDLE_S, code=1)
-    with tracing(KEY) as base_id:
-        client.batches()
-    page = show(base_id, rabbitmq.url, "--html", idle_s=SHORT_IDLE_S)
+    page = show(traced_command(pool.endpoint, "batch", "list"), rabbitmq.url, "--html", idle_s=SHORT_IDLE_S)
     assert "<html" in page
     assert "/v1/batches" in page

@@ -70,7 +70,7 @@ LOG = logging.getLogger(__name__)
 
 StoredT = TypeVar("StoredT")
 
-#: For compiled loops from the cache, where the processors have other work.  Compiling them anew takes longer.
+#: For compiled loops from the cache, where the processors have other work.  Compiling them takes longer.
 PREPARING_S = 10.0
 #: What ended long ago is looked for so often, or so many times within a shorter retention.
 PURGE_S, PURGES = 3600.0, 10

@@ -1,5 +1,6 @@
 """The panel in a real Horizon beside the cloud: users log in there, and see what their roles let them see."""
 
+import subprocess
 import urllib.request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.timeout(1200)]
 START_TIMEOUT_S = 300.0
 #: Horizon compiles its style sheets for the first page.
 FIRST_PAGE_MS = 300_000
+COLLECT_TIMEOUT_S = 600.0
 PORTS = range(16_000, 17_000)
 #: How tokens of Keystone begin.
 TOKEN = "gAAAAA"
@@ -131,6 +133,27 @@ def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
 
     page.context.clear_cookies()
     expect(user.status).to_have_text("Signed out: reload the page to log in again")
+
+
+def test_its_files_are_collected_and_compressed_among_those_of_horizon(all_in_one, tmp_path):
+    settings = {
+        "DJANGO_SETTINGS_MODULE": "support.cloud.horizon_settings",
+        "HORIZON_STATIC_ROOT": str(tmp_path / "static"),
+        "HORIZON_COMPRESSED": "offline",
+    }
+    for command in (["collectstatic", "--noinput"], ["compress"]):
+        done = subprocess.run(
+            [all_in_one.programs / "python", "-W", "ignore", "-m", "django", *command],
+            env=environment() | all_in_one.environment | settings,
+            capture_output=True,
+            text=True,
+            timeout=COLLECT_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+    collected = tmp_path / "static" / "horizon" / "lib" / "fpga_pool"
+    assert {path.name for path in collected.rglob("*.html")} != set()
+    assert list((tmp_path / "static").rglob("manifest.json")) != []
 
 
 def test_a_member_sees_the_work_of_its_project_and_learns_why_it_sees_no_slots(horizon, log_in):

@@ -1,6 +1,6 @@
-"""Schedulers that go on after their lease of shards has ended, hundreds of times, with statements that arrive late.
+"""Schedulers that go on after their lease of shards has ended, with statements that arrive late.
 
-Only if `FPGA_POOL_SPLITS` says how many times; `FPGA_POOL_DRILL_SEEDS`: how many seeds.
+`FPGA_POOL_SPLITS` says how many times, `FPGA_POOL_DRILL_SEEDS` with how many seeds.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from support.soak import Pace
 from support.splits import Splits
 from support.waiting import wait_until
 
-COUNT = int(os.environ["FPGA_POOL_SPLITS"])
+COUNT = int(os.environ.get("FPGA_POOL_SPLITS", "4"))
 SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 
 SCHEDULERS = ("scheduler-1", "scheduler-2")
@@ -37,6 +37,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600 + 50 * COUNT)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_has_lost_a_shard_changes_nothing_of_it(
@@ -63,7 +64,7 @@ def test_who_has_lost_a_shard_changes_nothing_of_it(
             f"items took {statistics.median(clients.ledger.took_s):.1f} s, {max(clients.ledger.took_s):.1f} s at most"
         )
         assert not clients.ledger.wrong, "\n".join(clients.ledger.wrong)
-        assert sum(splits.taken.values()) > 0.8 * COUNT
+        assert COUNT - sum(splits.taken.values()) <= max(1, 0.2 * COUNT)
         wait_until(lambda: not leased(store), "instances that did not start have no slots", 2 * START_S)
     end_and_audit(pool, url, [JobState.CANCELLED])
     found = recorded(url)

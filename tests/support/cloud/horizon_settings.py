@@ -14,6 +14,7 @@ from openstack_dashboard.settings import *  # noqa: E402, F403
 DEBUG = True
 ALLOWED_HOSTS = ["127.0.0.1"]
 OPENSTACK_KEYSTONE_URL = os.environ["OS_AUTH_URL"]
+COMPRESS_OFFLINE = "HORIZON_COMPRESSED" in os.environ
 STATIC_ROOT = os.environ["HORIZON_STATIC_ROOT"]
 #: A small one loses the session for compiled style sheets.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 100_000}}}
