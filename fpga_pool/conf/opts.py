@@ -1,6 +1,8 @@
 """All options, group by group: for the services, and for the sample configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 
 from oslo_config import cfg
 
@@ -49,3 +51,33 @@ def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
                 reason = str(error).rpartition(" is not valid: ")[2]
                 raise InvalidInput(f"[{group.name}] {option.name}: {reason}") from None
     scheduler.check_default_policy(conf)
+
+
+def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:
+    """Return what no option reads in the files of `conf`: names in a group of ours, groups named almost as one of ours.
+
+    Other groups are left out: they are those of libraries, which make their options known when they need them.
+    """
+    known = {group.name: set(conf[group.name]) for group, _ in (list_opts() if policies else FIXED)}
+    found = []
+    for file in _files(conf):
+        sections: dict[str, dict[str, object]] = {}
+        cfg.ConfigParser(str(file), sections).parse()
+        for group, values in sections.items():
+            if group.lower() in known:
+                options = known[group.lower()]
+                wrong = [name for name in values if name.replace("-", "_") not in options]
+                found += [f"{file}: [{group}] {name}: no such option{_meant(name, options)}" for name in wrong]
+            elif meant := _meant(group, known):
+                found.append(f"{file}: [{group}]: no such group{meant}")
+    return found
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
+    yield from map(Path, conf.config_file)
+    for directory in conf.config_dir:
+        yield from sorted(Path(directory).glob("*.conf"))
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return "".join(f"; do you mean {each}?" for each in get_close_matches(name, known, n=1, cutoff=0.85))

@@ -15,7 +15,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 from fpga_pool.api.policies import check_policy_file
 from fpga_pool.cli.command import one_line
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
-from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
 from fpga_pool.store.options import open_store
@@ -28,6 +28,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._conf = conf
         looks: Sequence[tuple[str, Callable[[], Result]]] = (
             ("Values of options", self._options),
+            ("Names of options", self._names),
             ("Private keys", self._keys),
             ("Catalogue of functions", self._catalogue),
             ("Policy file of the API", self._policy_file),
@@ -39,6 +40,10 @@ class Checks(upgradecheck.UpgradeCommands):
     def _options(self) -> Result:
         check_values(self._conf)
         return Result(Code.SUCCESS)
+
+    def _names(self) -> Result:
+        unknown = unknown_names(self._conf)
+        return Result(Code.WARNING, "\n".join(unknown)) if unknown else Result(Code.SUCCESS)
 
     def _keys(self) -> Result:
         """Read the keys of the services that run on this machine."""

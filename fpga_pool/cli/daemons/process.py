@@ -31,7 +31,7 @@ from oslo_service import opts as service_options
 from oslo_service import systemd
 
 from fpga_pool.api.server import HttpServer, is_foreign, is_loopback
-from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
@@ -101,6 +101,7 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     enable_profiler(conf, program, read)
     check_values(conf, policies=plans)
     log.setup(conf, "fpga_pool", version("fpga_pool"))
+    warn_of_unknown_names(conf, policies=plans)
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
     return conf
@@ -120,6 +121,12 @@ class _Version:
     @staticmethod
     def version_string_with_package() -> str:
         return version("fpga_pool")
+
+
+def warn_of_unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
+    """Log what is in the files of a configuration and no option reads; other programs may read it there."""
+    for said in unknown_names(conf, policies=policies):
+        LOG.warning("%s", said)
 
 
 def limit_heaps() -> None:

@@ -20,6 +20,7 @@ from fpga_pool.cli.daemons.process import (
     freeze_long_lived_objects,
     instruments,
     serve_metrics,
+    warn_of_unknown_names,
 )
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.opts import check_values, register_opts
@@ -85,6 +86,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
             conf.set_override(option, conf[option], group)
     check_values(conf)
     log.setup(conf, "fpga_pool")
+    warn_of_unknown_names(conf)
     return conf
 
 

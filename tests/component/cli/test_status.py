@@ -9,6 +9,7 @@ from fpga_pool.cli.admin.keys import create_key_pairs
 
 NAMES = (
     "Values of options",
+    "Names of options",
     "Private keys",
     "Catalogue of functions",
     "Policy file of the API",
@@ -68,6 +69,12 @@ def test_what_would_stop_a_service_fails_its_check_and_no_other(check, more, nam
     assert {check for check, (result, _) in found.items() if result == 2} == {name}
     assert says in found[name][1]
     assert found[name][1] != ""
+
+
+def test_a_name_that_no_option_has_is_a_warning(check):
+    code, found = check("[agent]\negress_mpbs = 60\n")
+    assert code == 1
+    assert found["Names of options"][1].endswith("[agent] egress_mpbs: no such option; do you mean egress_mbps?")
 
 
 def test_a_key_that_others_can_read_fails(check, tmp_path):

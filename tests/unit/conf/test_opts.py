@@ -5,7 +5,7 @@ import pytest
 from oslo_config import cfg, generator
 
 from fpga_pool.conf.agent import data_tls
-from fpga_pool.conf.opts import check_values, list_opts
+from fpga_pool.conf.opts import check_values, list_opts, unknown_names
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.shared.sharding import BY_ZONE, ShardRule
@@ -42,6 +42,26 @@ def test_a_wrong_value_is_refused_with_its_option_and_what_is_right(read_conf, t
 
 def test_without_a_file_every_value_is_right(read_conf):
     check_values(read_conf())
+
+
+def test_names_that_no_option_has_are_found_in_our_groups_and_groups_named_almost_as_ours(read_conf, tmp_path):
+    conf = read_conf(
+        "[DEFAULT]\nverbose = true\n[scheduler]\nshards = 2\ndefault_polciy = ect\n[Agent]\nhost = a\nqqq = 1\n"
+        "[schedular]\nshards = 2\n[keystone_authtoken]\nauth_typo = password\n"
+    )
+    file = tmp_path / "fpga_pool.conf"
+    assert unknown_names(conf) == [
+        f"{file}: [scheduler] default_polciy: no such option; do you mean default_policy?",
+        f"{file}: [Agent] qqq: no such option",
+        f"{file}: [schedular]: no such group; do you mean scheduler?",
+    ]
+
+
+def test_every_option_is_known_by_its_name(read_conf):
+    options = [(group.name, option.name, option.default) for group, options in list_opts() for option in options]
+    text = "\n".join(f"[{group}]\n{name} = {default}" for group, name, default in options)
+    assert len(options) > 100
+    assert unknown_names(read_conf(text)) == []
 
 
 def test_agents_and_schedulers_are_named_after_their_machine(read_conf):
