@@ -153,7 +153,8 @@ def _show(measured: Sequence[Measured], output: Path, console: Console, *, resul
     pictures = draw_gantt(batch, jobs, shown.slots, f"{len(jobs)} jobs under {shown.policy}", output / "gantt")
     if results:
         print_results(shown, console)
-    console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / shown.policy / 'results'}.")
+    console.print(f"Pictures: {', '.join(map(str, pictures))}")
+    console.print(f"Results: {output / shown.policy / 'results'}")
     count = sum(len(one.result.jobs) for one in measured)
     right = sum(one.right for one in measured)
     console.print(f"{right} of {count} results are correct.", style="green" if right == count else "red")

@@ -19,10 +19,12 @@ FUNCTIONS = ("sha256", "wordcount", "aes")
 JOBS, INPUT_BYTES = 54, 3_000_000
 #: In this time a page has looked at the pool twice.
 SEEN_MS = 2500
+#: A batch, with its start.
+DRAWN_MS = 20_000
 
 
 def draw(directory: Path) -> None:
-    """Draw the schedule of a batch that has ended, light and dark, and the pool while it computes another one."""
+    """Draw the schedule of a batch that has ended, light and dark, and the pool while it computes the same again."""
     jobs = [
         JobSpec(FUNCTIONS[n % len(FUNCTIONS)], b"some words " * (INPUT_BYTES // 11), requester=f"requester-{1 + n % 2}")
         for n in range(JOBS)
@@ -36,21 +38,30 @@ def draw(directory: Path) -> None:
         client.run_jobs(jobs, name="demo")
         with running_browser() as browser:
             for scheme in ("light", "dark"):
-                _draw(browser, endpoint, "schedule", "text", scheme, directory)
-            more = threading.Thread(target=client.run_jobs, args=(jobs * 3,), daemon=True)
+                _draw(browser, endpoint, "schedule", ["text"], scheme, directory)
+            drawn = threading.Event()
+
+            def compute() -> None:
+                while not drawn.is_set():
+                    client.run_jobs(jobs)
+
+            more = threading.Thread(target=compute, daemon=True)
             more.start()
-            _draw(browser, endpoint, "pool", ".slot[data-state=BUSY]", "light", directory)
+            busy = [f".slot[data-state=BUSY]:has-text('{function}')" for function in FUNCTIONS]
+            _draw(browser, endpoint, "pool", busy, "light", directory)
+            drawn.set()
         more.join()
 
 
-def _draw(browser: Browser, endpoint: str, view: str, part: str, scheme: str, directory: Path) -> None:
-    """Draw a view that shows some of these parts, by their selector."""
+def _draw(browser: Browser, endpoint: str, view: str, parts: list[str], scheme: str, directory: Path) -> None:
+    """Draw a view as soon as it shows one of each of these parts, by their selectors."""
     with watched_page(browser, endpoint, scheme=scheme) as watched:
         watched.page.set_viewport_size({"width": 1440, "height": 760})
         watched.open(view)
-        expect(watched.page.locator(part).nth(3)).to_be_visible()
         watched.page.wait_for_timeout(SEEN_MS)
-        watched.page.screenshot(path=directory / f"dashboard-{view}-{scheme}.png")
+        for part in parts:
+            expect(watched.page.locator(part).first).to_be_visible(timeout=DRAWN_MS)
+        watched.page.screenshot(path=directory / f"dashboard-{view}-{scheme}.png", animations="disabled")
 
 
 if __name__ == "__main__":
