@@ -14,13 +14,13 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.api import context, errors, versions
 from fpga_pool.api.dashboard.routes import add_dashboard
+from fpga_pool.api.http.server import is_foreign
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
 from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
 from fpga_pool.api.rates import RequestRates
-from fpga_pool.api.server import is_foreign
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import from_body, hints_of, read

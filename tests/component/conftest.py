@@ -66,7 +66,7 @@ def pool(make_pool):
 def serve():
     """Serve a pool's API on a free port, or a given one; returns the URL.  `stop` ends what it started."""
     from fpga_pool.api.app import create_app
-    from fpga_pool.api.server import ApiServer
+    from fpga_pool.api.http.server import ApiServer
 
     class Serve:
         def __init__(self):
@@ -107,7 +107,7 @@ def cloud(keystone, pool, tmp_path):
     """The Keystone of a cloud with a pool, whose API lets Keystone's middleware read the tokens."""
     from keystonemiddleware.fixture import AuthTokenFixture
 
-    from fpga_pool.api.server import ApiServer
+    from fpga_pool.api.http.server import ApiServer
     from fpga_pool.api.stack import make_application
     from fpga_pool.client.session import SERVICE_TYPE
     from support.keystone import TOKEN

@@ -11,7 +11,7 @@ import msgspec
 from flask import Flask, Response, abort, request
 
 from fpga_pool.api.dashboard.routes import add_dashboard
-from fpga_pool.api.server import ApiServer
+from fpga_pool.api.http.server import ApiServer
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.requests import GangDetail
 from fpga_pool.model.messages.usage import Usage

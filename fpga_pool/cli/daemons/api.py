@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from oslo_config import cfg
 
-from fpga_pool.api.server import ApiServer
+from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.stack import api_identity, make_application
 from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.catalogue import server_tls

@@ -30,7 +30,7 @@ from oslo_reports.models.with_default_views import ModelWithDefaultViews
 from oslo_service import opts as service_options
 from oslo_service import systemd
 
-from fpga_pool.api.server import HttpServer, is_foreign, is_loopback
+from fpga_pool.api.http.server import HttpServer, is_foreign, is_loopback
 from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -45,7 +45,7 @@ OK, FAILED, WRONG_USAGE = 0, 1, 2
 #: An end takes oslo.messaging up to 5 s, in which it looks whether it shall still listen.
 MESSAGES_END_S = 15.0
 #: Scrapes beyond this number wait: no number of them takes more of the process.
-_THREADS = (2, 2)
+_THREADS = 2
 #: A process at rest is woken this often by its server of metrics.
 _TICK_S = 1.0
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from oslo_config import cfg
 from oslo_log import log
 
-from fpga_pool.api.server import ApiServer
+from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.process import (
     FAILED,

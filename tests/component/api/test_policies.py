@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 from werkzeug.test import Client
 
+from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.operations import OPERATIONS
-from fpga_pool.api.server import ApiServer
 from fpga_pool.api.stack import make_application
 from support.browser import PATIENCE_MS, running_browser, watched_page
 from support.personas import PERSONAS, keystone_configuration, known_tokens

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fpga_pool.api.reception import ReceptionLimits
-from fpga_pool.api.server import ApiServer
+from fpga_pool.api.http.server import ApiServer
+from fpga_pool.api.http.traffic import ReceptionLimits
 from fpga_pool.model.exceptions import InvalidInput
 
 WAIT_S = 60.0
@@ -143,6 +143,61 @@ def test_requests_sent_at_once_and_a_body_that_waits_for_leave_are_answered_in_o
             heard += sock.recv(65536)
 
 
+LARGE = 30 * 2**20
+
+
+def serving(answer, **limits):
+    """Serve an application that gives this answer to everybody."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", str(len(answer)))])
+        return [answer]
+
+    return contextlib.closing(Served(app, ReceptionLimits(**limits)))
+
+
+class Served:
+    def __init__(self, app, limits):
+        self._server = ApiServer(app, "127.0.0.1", 0, limits)
+        self.url = self._server.start()
+
+    def close(self):
+        self._server.stop()
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
+def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
+    """There are twice as many of them as threads; their deadlines are not reached."""
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(serving(b"x" * 2**20, answer_s=600.0)).url
+        for sock in opened(url, GET + ending + b"\r\n", times=64):
+            stack.enter_context(sock)
+        assert ask(url, "GET", "/") == (200, b"x" * 2**20)
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
+def test_a_client_that_reads_late_gets_the_whole_answer_and_one_that_does_not_read_is_ended(ending):
+    with serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 2) as served:
+        (late,), (never,) = opened(served.url, GET + ending + b"\r\n"), opened(served.url, GET + ending + b"\r\n")
+        with late, never:
+            time.sleep(0.5)
+            heard = b""
+            late.settimeout(WAIT_S)
+            while not heard.endswith(b"x" * 100) or len(heard) < LARGE:
+                heard += late.recv(2**20)
+            assert len(heard.partition(b"\r\n\r\n")[2]) == LARGE
+            time.sleep(3.0)
+            assert len(answer(never)) < LARGE
+
+
+def test_answers_that_nobody_takes_are_bounded():
+    with serving(b"x" * LARGE, answer_s=600.0, held_bytes=2 * LARGE) as served, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(sock) for sock in opened(served.url, GET + b"Connection: close\r\n\r\n", times=8)]
+        time.sleep(1.0)
+        whole = [len(answer(sock)) > LARGE for sock in held]
+        assert 1 <= sum(whole) <= 3
+
+
 @pytest.mark.long
 def test_silent_and_dripping_connections_do_not_delay_requests(pool, serve):
     """500 that are silent and 100 that drip: 198 of 200 requests wait for none of them to be given up."""
@@ -158,4 +213,4 @@ def test_silent_and_dripping_connections_do_not_delay_requests(pool, serve):
             began_s = time.monotonic()
             assert ask(url, "GET", "/v1/slots")[0] == 200
             times_s.append(time.monotonic() - began_s)
-    assert sorted(times_s)[-3] < ReceptionLimits().head_s / 2
+    assert sorted(times_s)[-3] < 1.0

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from fpga_pool.api.http.traffic import ReceptionLimits
 from fpga_pool.api.openapi import openapi
-from fpga_pool.api.reception import ReceptionLimits
 from fpga_pool.client import Client
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.model.exceptions import InvalidInput

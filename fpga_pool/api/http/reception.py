@@ -1,12 +1,12 @@
-"""Requests as they come in, before a thread is given to them: one thread receives those of all connections.
+"""Requests as they come in, and answers as they go out: one thread receives and sends those of all connections.
 
-A thread that answers never waits for a client: it gets a request when all of it is here. So a client that is slow, or
-silent, holds a connection and nothing else, and not for long: each request has a deadline, and where connections are
-too many, the one that has been waited for longest ends.  With TLS the handshake is part of the first request.
+A thread that answers never waits for a client: it gets a request when all of it is here, and what a client does not
+take at once of the answer is sent later. So a client that is slow, or silent, holds a connection and nothing else, and
+not for long: each request and each answer has a deadline, and where connections are too many, the one that has been
+waited for longest ends. With TLS the handshake is part of the first request.
 """
 
 import io
-import re
 import selectors
 import socket
 import ssl
@@ -14,148 +14,50 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from cheroot import connections, errors, server
 from cheroot.makefile import MakeFile
 from cheroot.ssl import Adapter
 
-_HEAD_END = b"\r\n\r\n"
-_CONTENT_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
-_CONTINUE = re.compile(rb"^expect[ \t]*:[ \t]*100-continue[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_READ_BYTES = 64 * 1024
-#: There is nothing to read now.
-_NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceptionLimits:
-    """What clients can hold."""
-
-    #: For the head of a request, from its first byte or the opening of the connection; and of its body, besides the
-    #: time that its size takes at the least rate.
-    head_s: float = 10.0
-    body_s: float = 10.0
-    least_bytes_per_s: float = 256 * 1024
-    #: A connection between two requests.
-    idle_s: float = 30.0
-    #: A client that was refused, to read why.
-    linger_s: float = 2.0
-    head_bytes: int = 32 * 1024
-    body_bytes: int = 64 * 2**20
-    #: Of all requests that are not complete.
-    received_bytes: int = 256 * 2**20
-    connections: int = 512
-    per_address: int = 384
-
-
-class Refused(Exception):
-    """A request that is answered without a look at what it wants."""
-
-    def __init__(self, status: str, why: str) -> None:
-        super().__init__(f"{status}: {why}")
-        headers = f"Content-Type: text/plain\r\nContent-Length: {len(why)}\r\nConnection: close\r\n"
-        self.answer = f"HTTP/1.1 {status}\r\n{headers}\r\n{why}".encode("ascii")
-
-
-class Incoming:
-    """The bytes of one request, until it is complete."""
-
-    def __init__(self, limits: ReceptionLimits, begun: bytes, now_s: float, *, first: bool) -> None:
-        self._limits = limits
-        self.data = bytearray(begun)
-        self._is_first = first
-        self._size: int | None = None
-        self._began_s = now_s
-        self.deadline_s = now_s + (limits.head_s if first or begun else limits.idle_s)
-        self._continue = False
-        self.is_refused = False
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """The lowest is ended first: connections without any request yet, then those that wait for longest."""
-        return not self._is_first, self._began_s
-
-    def refuse(self, now_s: float) -> None:
-        """Let the client read why: what it sends meanwhile is dropped, for closing would reset the connection."""
-        self.is_refused, self._is_first = True, True
-        self.data.clear()
-        self.deadline_s = now_s + self._limits.linger_s
-
-    def receive(self, data: bytes, now_s: float) -> None:
-        """Add what has arrived."""
-        if self.is_refused:
-            return
-        if not self.data and not self._is_first:
-            self._began_s, self.deadline_s = now_s, now_s + self._limits.head_s
-        self.data += data
-
-    def is_complete(self, now_s: float) -> bool:
-        """Return whether all of the request is here; Refused if it cannot be answered."""
-        if self.is_refused:
-            return False
-        if self._size is None:
-            end = self.data.find(_HEAD_END)
-            if end < 0:
-                if len(self.data) > self._limits.head_bytes:
-                    raise Refused("431 Request Header Fields Too Large", "the head of the request is too long")
-                return False
-            head_bytes = end + len(_HEAD_END)
-            body_bytes = self._body_bytes(bytes(self.data[:head_bytes]))
-            self._size = head_bytes + body_bytes
-            self.deadline_s = now_s + self._limits.body_s + body_bytes / self._limits.least_bytes_per_s
-        return len(self.data) >= self._size
-
-    def take_continue(self) -> bool:
-        """Return, once, whether the client waits for permission to send the body."""
-        wanted, self._continue = self._continue, False
-        return wanted
-
-    def take(self) -> tuple[bytes, bytes]:
-        """Return the request, and what has come of the next one."""
-        return bytes(self.data[: self._size]), bytes(self.data[self._size :])
-
-    def _body_bytes(self, head: bytes) -> int:
-        lengths = _CONTENT_LENGTH.findall(head)
-        if len(lengths) > 1:
-            raise Refused("400 Bad Request", "more than one Content-Length")
-        if _CHUNKED.search(head):
-            raise Refused("411 Length Required", "a body is accepted with a Content-Length only")
-        if not lengths:
-            return 0
-        if not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
-            raise Refused("400 Bad Request", "Content-Length: expected a number of bytes")
-        if int(lengths[0]) > self._limits.body_bytes:
-            raise Refused("413 Content Too Large", f"a body has at most {self._limits.body_bytes} bytes")
-        self._continue = bool(_CONTINUE.search(head))
-        return int(lengths[0])
-
-
-class ReceivedRequest(io.BytesIO):
-    """A complete request, as cheroot reads a connection."""
-
-    @property
-    def bytes_read(self) -> int:
-        """How much was read of it."""
-        return self.tell()
-
-    def has_data(self) -> bool:
-        """Return whether the client has sent more than what was read."""
-        return False
+from fpga_pool.api.http.traffic import (
+    NOT_NOW,
+    PART_BYTES,
+    Incoming,
+    Outgoing,
+    ReceivedRequest,
+    ReceptionLimits,
+    Refused,
+)
 
 
 class ReceivedConnection(server.HTTPConnection):
-    """A connection the requests of which are received before a thread reads them."""
+    """A connection the requests of which are received before a thread reads them, and the answers sent after it."""
 
     incoming: Incoming
+    #: Size of the request that a thread has, or will have.
+    request_bytes = 0
     #: What has come of the next request.
     ahead = b""
+    #: It ends once the client has taken the answer.
+    is_last = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.wfile = Outgoing(self.socket)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of its requests and answers."""
+        return len(self.incoming.data) + self.request_bytes + len(self.wfile.rest)
 
     def close(self) -> None:
-        """Close; the reception counts one less."""
+        """Close, once the client has taken the answer; the reception counts one less."""
         reception = getattr(self.server, "reception", None)
+        if reception is not None and self.wfile.rest and not self.is_last:
+            self.is_last = True
+            reception.put(self)
+            return
         if reception is not None:
             reception.left(self)
         super().close()
@@ -189,7 +91,7 @@ class Tls(Adapter):
 
 
 class Reception(connections.ConnectionManager):
-    """Receives the requests of all connections of a server, in the thread that accepts them."""
+    """Receives the requests of all connections, and sends their answers, in the thread that accepts them."""
 
     # What cheroot's stubs leave out.
     _selector: Any
@@ -201,9 +103,11 @@ class Reception(connections.ConnectionManager):
         self._limits = limits
         self._lock = threading.Lock()
         self._open: set[ReceivedConnection] = set()
-        #: Those of which something is awaited, by descriptor; and what other threads hand back.
+        #: Those of which something is awaited, by descriptor: a request, or that they take an answer; and what other
+        #: threads hand back.
         self._waiting: dict[int, ReceivedConnection] = {}
         self._back: list[ReceivedConnection] = []
+        self._is_closed = False
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self._selector.register(self._woken.fileno(), selectors.EVENT_READ, data=None)
@@ -218,9 +122,16 @@ class Reception(connections.ConnectionManager):
     def put(self, conn: ReceivedConnection) -> None:
         """Take a connection back after an answer."""
         with self._lock:
-            self._back.append(conn)
+            closed = self._is_closed
+            if not closed:
+                self._back.append(conn)
         with suppress(OSError):
-            self._waker.send(b"\0")
+            if closed:
+                conn.socket.settimeout(self.server.timeout)
+                conn.socket.sendall(conn.wfile.rest)
+                self._end(conn)
+            else:
+                self._waker.send(b"\0")
 
     def left(self, conn: ReceivedConnection) -> None:
         """Count a connection no more."""
@@ -229,7 +140,10 @@ class Reception(connections.ConnectionManager):
 
     def close(self) -> None:
         """Close all connections that are waited for."""
-        for conn in list(self._waiting.values()):
+        with self._lock:
+            self._is_closed = True
+            back, self._back = self._back, []
+        for conn in [*self._waiting.values(), *back]:
             self._end(conn)
         self._selector.close()
         self._waker.close()
@@ -246,7 +160,11 @@ class Reception(connections.ConnectionManager):
                 elif source is None:
                     self._take_back()
                 elif descriptor in self._waiting:
-                    self._receive(self._waiting[descriptor])
+                    conn = self._waiting[descriptor]
+                    if conn.wfile.rest:
+                        self._send(conn)
+                    else:
+                        self._receive(conn)
             now_s = time.monotonic()
             if now_s - looked_s >= expiration_interval:
                 looked_s = now_s
@@ -271,21 +189,52 @@ class Reception(connections.ConnectionManager):
         with self._lock:
             back, self._back = self._back, []
         for conn in back:
+            conn.request_bytes = 0
+            conn.rfile = ReceivedRequest()
+            if conn.wfile.rest:
+                self._send_later(conn)
+            else:
+                self._next(conn)
+
+    def _next(self, conn: ReceivedConnection) -> None:
+        """Go on after an answer."""
+        if conn.is_last:
+            self._end(conn)
+        else:
             self._await(conn, first=False)
 
     def _await(self, conn: ReceivedConnection, *, first: bool) -> None:
         conn.incoming = Incoming(self._limits, conn.ahead, time.monotonic(), first=first)
         conn.ahead = b""
         conn.socket.settimeout(0)
-        self._waiting[conn.socket.fileno()] = conn
-        self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+        self._wait_for(conn, selectors.EVENT_READ)
         if conn.incoming.data:
             self._proceed(conn)
 
+    def _wait_for(self, conn: ReceivedConnection, event: int) -> None:
+        self._waiting[conn.socket.fileno()] = conn
+        self._selector.register(conn.socket.fileno(), event, data=conn)
+
+    def _send_later(self, conn: ReceivedConnection) -> None:
+        rest_s = len(conn.wfile.rest) / self._limits.least_bytes_per_s
+        conn.incoming.deadline_s = time.monotonic() + self._limits.answer_s + rest_s
+        self._wait_for(conn, selectors.EVENT_WRITE)
+        self._end_largest()
+
+    def _send(self, conn: ReceivedConnection) -> None:
+        try:
+            conn.wfile.send()
+        except OSError:
+            self._end(conn)
+            return
+        if not conn.wfile.rest:
+            self._forget(conn)
+            self._next(conn)
+
     def _receive(self, conn: ReceivedConnection) -> None:
         try:
-            data = conn.socket.recv(_READ_BYTES)
-        except _NOTHING_NOW:
+            data = conn.socket.recv(PART_BYTES)
+        except NOT_NOW:
             return
         except OSError as error:
             if getattr(error, "reason", "") == "HTTP_REQUEST":  # of TLS's errors: it has read no TLS
@@ -304,8 +253,7 @@ class Reception(connections.ConnectionManager):
             if not incoming.is_complete(time.monotonic()):
                 if incoming.take_continue():
                     conn.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-                if sum(len(one.incoming.data) for one in self._waiting.values()) > self._limits.received_bytes:
-                    self._end(max(self._waiting.values(), key=lambda one: len(one.incoming.data)))
+                self._end_largest()
                 return
         except Refused as refused:
             self._refuse(conn, refused)
@@ -313,11 +261,22 @@ class Reception(connections.ConnectionManager):
         except OSError:
             self._end(conn)
             return
+        if len(incoming.data) > PART_BYTES and self._is_full():
+            self._refuse(conn, Refused("503 Service Unavailable", "large requests are too many"))
+            return
         self._forget(conn)
         request, conn.ahead = incoming.take()
-        conn.rfile = ReceivedRequest(request)
-        conn.socket.settimeout(self.server.timeout)
+        conn.rfile, conn.request_bytes = ReceivedRequest(request), len(request)
         self.server.process_conn(conn)
+
+    def _is_full(self) -> bool:
+        with self._lock:
+            return sum(conn.held_bytes for conn in self._open) > self._limits.held_bytes
+
+    def _end_largest(self) -> None:
+        """End the largest connection that is waited for, if all of them hold too much."""
+        if self._waiting and self._is_full():
+            self._end(max(self._waiting.values(), key=lambda conn: conn.held_bytes))
 
     def _end_overdue(self, now_s: float) -> None:
         for conn in [conn for conn in self._waiting.values() if conn.incoming.deadline_s < now_s]:
@@ -341,6 +300,7 @@ class Reception(connections.ConnectionManager):
 
     def _end(self, conn: ReceivedConnection) -> None:
         self._forget(conn)
+        conn.is_last = True
         with suppress(OSError):
             conn.close()
 

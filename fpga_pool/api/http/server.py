@@ -10,18 +10,16 @@ from wsgiref.types import WSGIApplication
 
 from cheroot import wsgi
 
-from fpga_pool.api.reception import ReceivedConnection, Reception, ReceptionLimits, Tls
+from fpga_pool.api.http.reception import ReceivedConnection, Reception, ReceptionLimits, Tls
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9511
 
-_THREADS = 8
-_MAX_THREADS = 32
+#: More than calls that wait in one scheduler for changes of a batch, so that those leave some.
+_THREADS = 32
 _BACKLOG = 128
-#: A client that takes nothing of its answer for so long does not want it any more.
-_TIMEOUT_S = 10
 #: How soon its accepting thread notices that it has to end.
 _TICK_S = 0.1
 
@@ -46,7 +44,7 @@ def is_foreign(host_header: str) -> bool:
 
 
 class _Server(wsgi.Server):
-    """Gives requests to threads when they are complete (`api.reception`)."""
+    """Gives requests to threads when they are complete (`reception`)."""
 
     ConnectionClass = ReceivedConnection
 
@@ -66,7 +64,7 @@ class _Server(wsgi.Server):
 class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
-    `name` is for the log, `port_option` for errors; `threads` are the answering ones, at the start and at most; within
+    `name` is for the log, `port_option` for errors; `threads` is the number of answering ones; within
     `tick_s` the server notices that it has to end; with `tls` it speaks https.
     """
 
@@ -79,7 +77,7 @@ class HttpServer:
         *,
         name: str,
         port_option: str,
-        threads: tuple[int, int],
+        threads: int,
         tick_s: float = _TICK_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -88,10 +86,9 @@ class HttpServer:
             limits or ReceptionLimits(),
             (host, port),
             app,
-            numthreads=threads[0],
-            max=threads[1],
+            numthreads=threads,
+            max=threads,
             request_queue_size=_BACKLOG,
-            timeout=_TIMEOUT_S,
             server_name="fpga_pool",
         )
         self._server.ssl_adapter = None if tls is None else Tls(tls)
@@ -153,8 +150,7 @@ class ApiServer(HttpServer):
                 f"[api] host: {host!r} is refused because without authentication the API listens on loopback only; "
                 "expected 127.0.0.1, ::1 or localhost"
             )
-        threads = _THREADS, _MAX_THREADS
-        super().__init__(app, host, port, limits, name="API", port_option="[api] port", threads=threads, tls=tls)
+        super().__init__(app, host, port, limits, name="API", port_option="[api] port", threads=_THREADS, tls=tls)
 
 
 def _log(msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:

@@ -1,0 +1,161 @@
+"""Requests that are received, and answers that are sent, part by part."""
+
+import io
+import re
+import socket
+import ssl
+from dataclasses import dataclass
+
+_HEAD_END = b"\r\n\r\n"
+_CONTENT_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_CONTINUE = re.compile(rb"^expect[ \t]*:[ \t]*100-continue[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+PART_BYTES = 64 * 1024
+#: There is nothing to read now, or no room to write.
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceptionLimits:
+    """What clients can hold."""
+
+    #: For the head of a request, from its first byte or the opening of the connection; for its body, and for the client
+    #: to take the answer, besides the time that their sizes take at the least rate.
+    head_s: float = 10.0
+    body_s: float = 10.0
+    answer_s: float = 10.0
+    least_bytes_per_s: float = 256 * 1024
+    #: A connection between two requests.
+    idle_s: float = 30.0
+    #: A client that was refused, to read why.
+    linger_s: float = 2.0
+    head_bytes: int = 32 * 1024
+    body_bytes: int = 64 * 2**20
+    #: Of all requests that are not answered, and answers that are not taken.
+    held_bytes: int = 256 * 2**20
+    connections: int = 512
+    per_address: int = 384
+
+
+class Refused(Exception):
+    """A request that is answered without a look at what it wants."""
+
+    def __init__(self, status: str, why: str) -> None:
+        super().__init__(f"{status}: {why}")
+        headers = f"Content-Type: text/plain\r\nContent-Length: {len(why)}\r\nConnection: close\r\n"
+        self.answer = f"HTTP/1.1 {status}\r\n{headers}\r\n{why}".encode("ascii")
+
+
+class Incoming:
+    """The bytes of one request, until it is complete."""
+
+    def __init__(self, limits: ReceptionLimits, begun: bytes, now_s: float, *, first: bool) -> None:
+        self._limits = limits
+        self.data = bytearray(begun)
+        self._is_first = first
+        self._size: int | None = None
+        self._began_s = now_s
+        self.deadline_s = now_s + (limits.head_s if first or begun else limits.idle_s)
+        self._continue = False
+        self.is_refused = False
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The lowest is ended first: connections without any request yet, then those that wait for longest."""
+        return not self._is_first, self._began_s
+
+    def refuse(self, now_s: float) -> None:
+        """Let the client read why: what it sends meanwhile is dropped, for closing would reset the connection."""
+        self.is_refused, self._is_first = True, True
+        self.data.clear()
+        self.deadline_s = now_s + self._limits.linger_s
+
+    def receive(self, data: bytes, now_s: float) -> None:
+        """Add what has arrived."""
+        if self.is_refused:
+            return
+        if not self.data and not self._is_first:
+            self._began_s, self.deadline_s = now_s, now_s + self._limits.head_s
+        self.data += data
+
+    def is_complete(self, now_s: float) -> bool:
+        """Return whether all of the request is here; Refused if it cannot be answered."""
+        if self.is_refused:
+            return False
+        if self._size is None:
+            end = self.data.find(_HEAD_END)
+            if end < 0:
+                if len(self.data) > self._limits.head_bytes:
+                    raise Refused("431 Request Header Fields Too Large", "the head of the request is too long")
+                return False
+            head_bytes = end + len(_HEAD_END)
+            body_bytes = self._body_bytes(bytes(self.data[:head_bytes]))
+            self._size = head_bytes + body_bytes
+            self.deadline_s = now_s + self._limits.body_s + body_bytes / self._limits.least_bytes_per_s
+        return len(self.data) >= self._size
+
+    def take_continue(self) -> bool:
+        """Return, once, whether the client waits for permission to send the body."""
+        wanted, self._continue = self._continue, False
+        return wanted
+
+    def take(self) -> tuple[bytes, bytes]:
+        """Return the request, and what has come of the next one; they are no longer here."""
+        request, ahead = bytes(self.data[: self._size]), bytes(self.data[self._size :])
+        self.data.clear()
+        return request, ahead
+
+    def _body_bytes(self, head: bytes) -> int:
+        lengths = _CONTENT_LENGTH.findall(head)
+        if len(lengths) > 1:
+            raise Refused("400 Bad Request", "more than one Content-Length")
+        if _CHUNKED.search(head):
+            raise Refused("411 Length Required", "a body is accepted with a Content-Length only")
+        if not lengths:
+            return 0
+        if not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
+            raise Refused("400 Bad Request", "Content-Length: expected a number of bytes")
+        if int(lengths[0]) > self._limits.body_bytes:
+            raise Refused("413 Content Too Large", f"a body has at most {self._limits.body_bytes} bytes")
+        self._continue = bool(_CONTINUE.search(head))
+        return int(lengths[0])
+
+
+class ReceivedRequest(io.BytesIO):
+    """A complete request, as cheroot reads a connection."""
+
+    @property
+    def bytes_read(self) -> int:
+        """How much was read of it."""
+        return self.tell()
+
+    def has_data(self) -> bool:
+        """Return whether the client has sent more than what was read."""
+        return False
+
+
+class Outgoing:
+    """The bytes of answers, as cheroot writes them: what the client does not take at once waits here."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.rest = bytearray()
+        self.bytes_written = 0
+
+    def write(self, data: bytes) -> int:
+        """Send what the client takes now, and keep the rest; OSError if the connection has ended."""
+        self.rest += data
+        self.bytes_written += len(data)
+        self.send()
+        return len(data)
+
+    def send(self) -> None:
+        """Send of the rest what the client takes now; OSError if the connection has ended."""
+        try:
+            while self.rest:
+                del self.rest[: self._socket.send(self.rest[:PART_BYTES])]
+        except NOT_NOW:
+            pass
+        except OSError:
+            self.rest.clear()
+            raise
