@@ -29,6 +29,7 @@ from fpga_pool.model.preconditions import Seen, digest, version_of
 from fpga_pool.model.rest import rest_type, show
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import Refusals
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ LOG = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 * 2**20
 
 _INSTRUMENTS = "fpga_pool_instruments"
+_REFUSALS = "fpga_pool_refusals"
 #: Operation of a request that no route fits.
 _NO_OPERATION = "unknown"
 
@@ -60,6 +62,7 @@ def create_app(
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
     app.extensions[_INSTRUMENTS] = instruments or Instruments()
+    app.extensions[_REFUSALS] = Refusals()
     context.provide_scheduler(app, scheduler)
     errors.handle_errors(app)
     app.before_request(_note_start)
@@ -182,8 +185,15 @@ def _require_loopback_name() -> None:
 
 
 def _log(response: Response) -> Response:
-    """Log changes at INFO and reads at DEBUG.  The request id of the line is also in the response."""
-    level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
+    """Log changes at INFO, reads at DEBUG, and there also refused changes beyond a few: anybody can send those.
+
+    The request id of the line is also in the response.
+    """
+    refused = response.status_code if 400 <= response.status_code < 500 else None
+    shown = request.method not in ("GET", "HEAD", "OPTIONS") and (
+        refused is None or current_app.extensions[_REFUSALS].is_shown(str(refused))
+    )
+    level = logging.INFO if shown else logging.DEBUG
     took_s = time.monotonic() - g.begin_s
     LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, 1000 * took_s)
     _count(response.status_code, took_s)

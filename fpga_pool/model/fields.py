@@ -52,6 +52,11 @@ Id = Annotated[str, Meta(pattern=rf"^{_ID}\Z", description="letters, digits and 
 OptionalId = Annotated[str, Meta(pattern=rf"^({_ID})?\Z", description="letters, digits and hyphens, or nothing")]
 #: Chosen by the client that sends a request, so that its repeat is recognised.
 ChosenUuid = Annotated[Uuid, Rest.CHOSEN]
+#: A host that is to be enrolled.
+HostName = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z", description="1 to 255 letters, digits, dots, dashes or _"),
+]
 #: A project of Keystone, or of the headers of a request where nobody authenticates.
 ProjectId = Annotated[
     str,
@@ -77,6 +82,8 @@ Duration = Annotated[float, Meta(ge=0, le=1e9, description="seconds from 0 to 1e
 ReportedMoment = Annotated[float, Meta(ge=0, le=253402300799, description="UTC seconds since the epoch")]
 #: A rate in bits per second; infinite = without limit.
 Rate = Annotated[float, Meta(ge=0, description="bits per second")]
+#: One that was measured, and so is finite.
+MeasuredRate = Annotated[float, Meta(ge=0, le=_LARGEST, description="bits per second")]
 #: Why something failed, in words for people; longer texts are cut by their sender (`short_reason`).
 _LONGEST_REASON = 4096
 Reason = Annotated[str, Meta(max_length=_LONGEST_REASON, description=f"at most {_LONGEST_REASON} characters")]

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, OtherRun, Unauthenticated
+from fpga_pool.model.fields import Count, Id, OptionalId, Text
 
 # ---- Roles: a method that is not listed here is refused
 
@@ -137,14 +138,14 @@ class Signer:
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
-    name: str
-    client: str
-    number: int
-    run: str
+    name: Text
+    client: Id
+    number: Count
+    run: OptionalId
 
 
 class _SignedEnvelope(_Envelope, frozen=True, kw_only=True):
-    signature: str
+    signature: Text
 
 
 def _signed(topic: str, envelope: _Envelope, method: str, arguments: Mapping[str, Any]) -> bytes:

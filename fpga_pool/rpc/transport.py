@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from inspect import Parameter, isfunction, signature
-from typing import Annotated, Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import oslo_messaging as messaging
@@ -36,6 +37,7 @@ from fpga_pool.model.exceptions import (
     StaleEpoch,
     Unauthenticated,
 )
+from fpga_pool.model.fields import Count, Duration, Text
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.tracing import follow, is_profiled, traced
 
@@ -78,13 +80,21 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 T = TypeVar("T")
 
-#: Bounds of arguments whose types have none of their own: of names, reasons and ids; of epochs, attempts and limits.
-BOUNDS: dict[Any, Any] = {
-    str: Annotated[str, Meta(max_length=255)],
-    str | None: Annotated[str, Meta(max_length=255)] | None,
-    int: Annotated[int, Meta(ge=0, le=2**63 - 1)],
-    float: Annotated[float, Meta(ge=0, le=1e9)],
-}
+#: Bounds of values whose types have none of their own: of names, reasons and ids; of epochs, attempts and limits.
+BOUNDS: dict[Any, Any] = {str: Text, int: Count, float: Duration}
+#: Of lists and mappings, which are as long as RabbitMQ's messages otherwise.
+_MOST_ITEMS = 100_000
+
+
+def bounded(hint: Any) -> Any:
+    """Return a type of arguments in which each value has bounds, within lists and mappings, too."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union or origin is UnionType:
+        return Union[tuple(bounded(argument) for argument in arguments)]  # noqa: UP007
+    if origin in (list, dict, Sequence, Mapping):
+        items = origin[tuple(bounded(argument) for argument in arguments)]
+        return Annotated[items, Meta(max_length=_MOST_ITEMS)]
+    return BOUNDS.get(hint, hint)
 
 
 def typed(method: Callable[..., T]) -> Callable[..., Any]:
@@ -99,7 +109,7 @@ def typed(method: Callable[..., T]) -> Callable[..., Any]:
         (name, hint) if parameter.default is Parameter.empty else (name, hint, parameter.default)
         for parameter in parameters
         for name in [parameter.name]
-        for hint in [BOUNDS.get(hints.get(name, Any), hints.get(name, Any))]
+        for hint in [bounded(hints.get(name, Any))]
     ]
     arguments = msgspec.defstruct(method.__name__, fields, kw_only=True, forbid_unknown_fields=True)
 
@@ -215,6 +225,8 @@ _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 #: Called unsigned, by every process.
 GREETING = "greet"
 
+_LONGEST_METHOD = 64
+
 
 class _Greeter:
     """Tells for which run of a server calls are to be signed."""
@@ -251,7 +263,7 @@ class _Dispatcher(messaging.RPCDispatcher):
             self._note(error.code, incoming, error)
             raise messaging.ExpectedException from error
         except OtherRun as error:  # a peer that will repeat it
-            LOG.debug("refused %.200s: %s", message["method"], error)
+            LOG.debug("refused %s: %s", message["method"], error)
             raise messaging.ExpectedException from error
         try:
             if not self._trace_keys:
@@ -274,11 +286,14 @@ class _Dispatcher(messaging.RPCDispatcher):
         for name, kind in (("method", str), ("args", dict), ("version", str)):
             if not isinstance(message.get(name), kind):
                 raise InvalidInput(f"{name}: expected {kind.__name__}, found {message.get(name)!r:.200}")
+        if not message["method"].isidentifier() or len(message["method"]) > _LONGEST_METHOD:
+            raise InvalidInput(f"method: expected the name of one, found {message['method']!r:.200}")
 
     def _note(self, code: str, incoming: Any, error: BaseException) -> None:
         count = self._refusals.note(code)
         level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
-        LOG.log(level, "refused %.200s: %s (%s: %d so far)", incoming.message.get("method"), error, code, count)
+        method = incoming.message.get("method")
+        LOG.log(level, "refused %.200r: %.500r (%s: %d so far)", method, str(error), code, count)
 
 
 #: Messages that oslo.messaging itself refuses and only logs: by logger the log message, and our error code.

@@ -115,13 +115,16 @@ class RemoveHost(Remove):
             return tx.host(name).shard, tx.slots(name)
 
     def finish(self, store: Store, shard: str, name: str) -> None:
-        """Remove the host, its key, and the providers of its cards, which no scheduler knows afterwards."""
+        """Remove the host's key, the providers of its cards, which no scheduler knows afterwards, and the host.
+
+        The host is the last: as long as it is known, the command can be repeated.
+        """
         with store.reading() as tx:
             if tx.host(name).alive:
                 raise Conflict(f"host {name}: its agent is running; stop it, and repeat the command")
-        remove_host(store, shard, name)
         with contextlib.suppress(NotFound):
             revoke(store, name)
         placement = open_placement(self.conf)
         for complaint in [] if placement is None else Sync(placement).run([], [name]):
             self.print_line(f"note: {complaint}")
+        remove_host(store, shard, name)

@@ -16,6 +16,7 @@ from fpga_pool.model.fields import (
     Count,
     Duration,
     Id,
+    MeasuredRate,
     Number,
     OptionalId,
     Port,
@@ -290,8 +291,9 @@ Report = (
 )
 
 
-#: Virtual machines, and flows, that a host may report.
+#: Virtual machines, and flows, that a host may report; slots and processors; jobs and processes of gangs.
 MOST_SERVERS = MOST_FLOWS = 1000
+_MOST_PLACES, _MOST_WORK = 10_000, 100_000
 
 # Heartbeats ----------------------------------------------------------------------------------------------------
 
@@ -333,7 +335,7 @@ class ObservedFlow(Message, frozen=True):
 
     job: Id
     attempt: Count
-    bps: Rate
+    bps: MeasuredRate
 
 
 class ObservedServer(Message, frozen=True, kw_only=True):
@@ -360,11 +362,11 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     ingress_bps: Rate
     data_address: Text
     data_port: Annotated[int, Meta(ge=0, le=65535)]
-    slots: tuple[ObservedSlot, ...]
-    jobs: tuple[ObservedJob, ...]
+    slots: Annotated[tuple[ObservedSlot, ...], Meta(max_length=_MOST_PLACES)]
+    jobs: Annotated[tuple[ObservedJob, ...], Meta(max_length=_MOST_WORK)]
     #: What it gives to gangs, and their processes.
-    processors: tuple[ObservedProcessor, ...] = ()
-    processes: tuple[ObservedProcess, ...] = ()
+    processors: Annotated[tuple[ObservedProcessor, ...], Meta(max_length=_MOST_PLACES)] = ()
+    processes: Annotated[tuple[ObservedProcess, ...], Meta(max_length=_MOST_WORK)] = ()
     #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
     unreported: Count = 0
     #: The data port speaks TLS only.

@@ -9,6 +9,7 @@ from typing import Any
 
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound, QuotaExceeded
+from fpga_pool.model.fields import Count, HostName, Id, ProjectId
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -317,7 +318,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     # Agents
 
     @answers
-    def enroll(self, context: Context, host: str, key: str, proof: str) -> bool:
+    def enroll(self, context: Context, host: HostName, key: str, proof: str) -> bool:
         return self._service.keys.enroll(host, key, proof)
 
     @answers
@@ -337,7 +338,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:
         with self._counting(host):
-            numbered: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
+            numbered: list[tuple[int, Report]] = read(list[tuple[Count, Report]], reports, "reports")
             void = self._service.heartbeat_intake.report(host, agent_id, numbered)
         for complaint in void:
             LOG.debug("ignored report of %s: %s", host, complaint)
@@ -348,7 +349,13 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
 
     @answers
     def claim_slots(
-        self, context: Context, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
+        self,
+        context: Context,
+        host: str,
+        agent_id: str,
+        instance: Id,
+        project_id: ProjectId,
+        wanted: AcceleratorRequest,
     ) -> Sequence[Slot]:
         slots = self._service.instances.claim(host, agent_id, instance, project_id, wanted)
         self._service.work_arrived()

@@ -50,6 +50,14 @@ def test_each_answer_and_log_line_carries_a_request_id(api, caplog):
     assert len(set(told)) == 2
 
 
+def test_refused_requests_do_not_fill_the_log(api, caplog):
+    caplog.set_level(logging.INFO, "fpga_pool.api.app")
+    assert {api.post("/v1/batches", json={}).status_code for _ in range(30)} == {400}
+    lines = [record for record in caplog.records if record.name == "fpga_pool.api.app"]
+    # Ten at once, then one per ten seconds.
+    assert 10 <= len(lines) < 30
+
+
 def test_a_path_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(api, caplog):
     caplog.set_level(logging.DEBUG, "fpga_pool.api.app")
     api.get("/v1/foo%0a2026-11-23 CRITICAL forged" + "x" * 10_000)

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.cli.admin import retire
 from fpga_pool.cli.admin.main import ManageApp
@@ -11,7 +12,11 @@ from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import end_lease, new_lease
 from fpga_pool.model.rules.shared.reconcile import CARD_GONE
 from fpga_pool.model.values import changed
+from fpga_pool.rpc.identity import key_text
+from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.store.store import Store
+
+KEY = key_text(Ed25519PrivateKey.generate().public_key())
 
 
 @pytest.fixture
@@ -91,6 +96,20 @@ def test_a_host_is_removed_with_everything_on_it(store, manage):
     with store.reading() as tx, pytest.raises(NotFound):
         tx.host("a")
     assert manage("host", "remove", "a")[0] != 0
+
+
+def test_a_removal_that_was_interrupted_at_its_end_can_be_repeated_and_the_key_is_the_first_to_go(
+    store, manage, monkeypatch
+):
+    release(store)
+    approve(store, "a", KEY, 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(retire, "remove_host", lambda *_: 1 / 0)
+        assert manage("host", "remove", "a")[0] != 0
+    assert [enrolment.host for enrolment in store.enrolments()] == []
+    assert manage("host", "remove", "a")[0] == 0
+    with store.reading() as tx, pytest.raises(NotFound):
+        tx.host("a")
 
 
 def test_what_does_not_exist_cannot_be_removed(manage):

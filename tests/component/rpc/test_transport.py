@@ -132,3 +132,26 @@ def test_refused_calls_do_not_fill_the_log(refusals, caplog):
     # Ten at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
     assert refusals.counts() == {"fpga_pool.invalid_input": 30}
+
+
+@pytest.mark.parametrize(
+    ("method", "envelope"),
+    [
+        ("report\n2026-11-27 INFO forged", {}),
+        ("r" * 1_000_000, {}),
+        ("report", {"name": "node-1\n2026-11-27 INFO forged"}),
+        ("report", {"name": "n" * 1_000_000}),
+        ("report", {"client": "\x1b[2J"}),
+        ("report", {"signature": "s" * 1_000_000}),
+    ],
+    ids=["lines in a method", "long method", "lines in a name", "long name", "escape", "long signature"],
+)
+def test_who_has_no_key_writes_no_line_of_his_own_into_the_log_and_not_a_long_one(refusals, caplog, method, envelope):
+    dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
+    context = {"role": "agent", "name": "node-1", "client": "c", "number": 1, "run": "", "signature": ""} | envelope
+    message = {"method": method, "args": {"host": context["name"]}, "version": "1.0"}
+    with pytest.raises(messaging.ExpectedException):
+        dispatcher.dispatch(SimpleNamespace(message=message, ctxt=context))
+    [record] = caplog.records
+    assert len(record.getMessage()) < 1000
+    assert record.getMessage().isprintable()

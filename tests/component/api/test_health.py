@@ -1,0 +1,49 @@
+"""What `/healthcheck` costs a pool when many ask."""
+
+import threading
+
+import pytest
+
+from fpga_pool.api import stack
+
+
+class Scheduler:
+    def __init__(self, *_, **__):
+        self.asked = 0
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def health(self):
+        self.asked += 1
+        assert self.answers.wait(30)
+        return "scheduler-1"
+
+
+@pytest.fixture
+def check(monkeypatch):
+    monkeypatch.setattr(stack, "SchedulerAPI", Scheduler)
+    monkeypatch.setattr(stack, "transport", lambda conf: None)
+    monkeypatch.setattr(stack, "api_identity", lambda conf: None)
+    return stack.PoolCheck(None, {})
+
+
+def test_many_who_ask_are_told_what_one_has_found(check, monkeypatch):
+    assert {check.healthcheck(0).available for _ in range(100)} == {True}
+    assert check._scheduler.asked == 1
+    monkeypatch.setattr(stack, "_AGE_S", -1.0)
+    check.healthcheck(0)
+    assert check._scheduler.asked == 2
+
+
+def test_nobody_waits_for_an_answer_that_another_one_waits_for(check, monkeypatch):
+    monkeypatch.setattr(stack, "_AGE_S", -1.0)
+    check.healthcheck(0)
+    check._scheduler.answers.clear()
+    other = threading.Thread(target=check.healthcheck, args=(0,))
+    other.start()
+    while check._scheduler.asked < 2:
+        pass
+    assert check.healthcheck(0).reason == "scheduler scheduler-1 answers and reads the database"
+    check._scheduler.answers.set()
+    other.join(30)
+    assert check._scheduler.asked == 2
