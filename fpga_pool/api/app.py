@@ -185,7 +185,7 @@ def _require_loopback_name() -> None:
 
 
 def _log(response: Response) -> Response:
-    """Log changes at INFO, reads at DEBUG, and there also refused changes beyond a few: anybody can send those.
+    """Log changes at INFO, reads at DEBUG, and there also refused changes beyond a few, which strangers can send.
 
     The request id of the line is also in the response.
     """

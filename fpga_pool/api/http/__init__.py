@@ -1,1 +1,1 @@
-"""The HTTP server of the API and of metrics: on top of cheroot, with clients that hold nothing."""
+"""The HTTP server of the API and of metrics: cheroot, with threads that wait for no client."""
