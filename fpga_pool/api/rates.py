@@ -1,9 +1,10 @@
-"""How often each project may ask: requests beyond its quota of requests per second are refused for a moment."""
+"""How often each project may ask, and how many of its requests may wait for changes."""
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fpga_pool.model.allowance import Allowance
@@ -16,6 +17,8 @@ BURST_S = 5.0
 REFRESH_S = 30.0
 #: Projects that are remembered: those that asked last.
 _PROJECTS = 4096
+#: Requests that wait for changes, each in a thread of the process: of all projects, and of one.
+_WAITS, _WAITS_OF_PROJECT = 24, 16
 
 
 @dataclass(slots=True)
@@ -80,3 +83,29 @@ class RequestRates:
 def _limit(quota: Quota) -> int | None:
     limit = next(one.limit for one in quota.resources if one.resource == Resource.REQUESTS_PER_S)
     return None if limit == UNLIMITED else limit
+
+
+class Waits:
+    """Counts the requests that wait; threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: Counter[str] = Counter()
+
+    @contextmanager
+    def granted(self, project_id: str, wait_s: float) -> Iterator[float]:
+        """Give how long a request may wait: as it wishes, or not at all where many do."""
+        waits = wait_s > 0 and self._enter(project_id)
+        try:
+            yield wait_s if waits else 0.0
+        finally:
+            if waits:
+                with self._lock:
+                    self._of -= Counter([project_id])
+
+    def _enter(self, project_id: str) -> bool:
+        with self._lock:
+            if self._of.total() >= _WAITS or self._of[project_id] >= _WAITS_OF_PROJECT:
+                return False
+            self._of[project_id] += 1
+            return True

@@ -20,10 +20,11 @@ from fpga_pool.transfer.tokens import TransferGrant
 class Places:
     """How many connections a data port holds at a time."""
 
-    #: Of clients that have shown a good token: of all, of one project, and for one job.
+    #: Of clients that have shown a good token: of all, of one project, for one job, and from one address.
     clients: int = 256
     per_project: int = 192
     per_job: int = 8
+    clients_per_address: int = 224
     #: Of those that have not: of all, and from one address.
     strangers: int = 128
     per_address: int = 64
@@ -59,6 +60,8 @@ class Connections:
         self._strangers: dict[str, dict[Connection, None]] = {}
         self._of_project: Counter[str] = Counter()
         self._of_job: Counter[str] = Counter()
+        #: Of clients that have shown a good token.
+        self._of_address: Counter[str] = Counter()
 
     def enter(self, address: str, drop: Callable[[], object]) -> tuple[Connection, bool]:
         """Count a new connection; return it, and whether another one was dropped for it."""
@@ -73,7 +76,7 @@ class Connections:
         return connection, crowded or full
 
     def prove(self, connection: Connection, project_id: str, job: str = "") -> None:
-        """Note that a connection has shown a good token; TransferRefused where that project or job has enough."""
+        """Note that a connection has shown a good token; TransferRefused if there are enough of its kind."""
         if connection.project_id:
             return
         places, mine = self._places, self._of_project[project_id]
@@ -81,16 +84,21 @@ class Connections:
             raise TransferRefused("busy", f"too many connections ({mine} of this project); try again later")
         if job and self._of_job[job] >= places.per_job:
             raise TransferRefused("busy", f"{places.per_job} connections are open for job {job}")
+        if self._of_address[connection.address] >= places.clients_per_address:
+            raise TransferRefused("busy", f"{places.clients_per_address} connections are open from this address")
         self._forget_stranger(connection)
         connection.project_id, connection.job = project_id, job
         self._of_project[project_id] += 1
+        self._of_address[connection.address] += 1
         if job:
             self._of_job[job] += 1
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection has ended."""
         self._forget_stranger(connection)
-        for counts, key in ((self._of_project, connection.project_id), (self._of_job, connection.job)):
+        address = connection.address if connection.project_id else ""
+        counted = (self._of_project, connection.project_id), (self._of_job, connection.job), (self._of_address, address)
+        for counts, key in counted:
             if key and counts[key] > 1:
                 counts[key] -= 1
             else:

@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9511
 
-#: More than calls that wait in one scheduler for changes of a batch, so that those leave some.
+#: More than requests that wait for changes (`rates`), so that those leave some.
 _THREADS = 32
 _BACKLOG = 128
 #: How soon its accepting thread notices that it has to end.

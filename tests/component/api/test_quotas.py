@@ -1,7 +1,9 @@
+import contextlib
+
 import pytest
 
 from fpga_pool.api.app import create_app
-from fpga_pool.api.rates import BURST_S, REFRESH_S, RequestRates
+from fpga_pool.api.rates import BURST_S, REFRESH_S, RequestRates, Waits
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import QuotaExceeded, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.objects.quotas import QuotaLimits
@@ -126,3 +128,12 @@ def test_the_client_does_not_repeat_for_ever(pool, serve, monkeypatch):
     pool.set_quota("demo", QuotaLimits(requests_per_s=0))
     with Client(serve(pool)) as client, pytest.raises(TooManyRequests, match="its quota is 0"):
         client.hosts()
+
+
+def test_no_project_has_all_places_of_requests_that_wait():
+    waits = Waits()
+    with contextlib.ExitStack() as stack:
+        granted = [stack.enter_context(waits.granted(project, 5.0)) for project in ["p"] * 20 + ["q"] * 20]
+        assert (granted[:20].count(5.0), granted[20:].count(5.0)) == (16, 8)
+    with waits.granted("p", 5.0) as wait_s:
+        assert wait_s == 5.0

@@ -2,6 +2,7 @@ import contextlib
 import http.client
 import json
 import re
+import select
 import socket
 import time
 from urllib.parse import urlsplit
@@ -196,6 +197,22 @@ def test_answers_that_nobody_takes_are_bounded():
         time.sleep(1.0)
         whole = [len(answer(sock)) > LARGE for sock in held]
         assert 1 <= sum(whole) <= 3
+
+
+def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(pool, serve):
+    url = serve(pool)
+    body = {"name": "b", "jobs": [{"name": "j", "function": "sha256", "requester": "node-1", "input_bytes": 5}]}
+    status, created = ask(url, "POST", "/v1/batches", json.dumps(body), {"Content-Type": "application/json"})
+    assert status == 201, created
+    path = f"/v1/batches/{json.loads(created)['batch']['uuid']}/jobs"
+    seen = json.loads(ask(url, "GET", path)[1])["seen"]
+    wait = f"GET {path}?changed_after={seen}&wait_s=5 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(sock) for sock in opened(url, wait.encode(), times=64)]
+        assert ask(url, "GET", "/v1/slots")[0] == 200
+        answered, _, _ = select.select(waiting, [], [], 0)
+        assert len(answered) < len(waiting)
+        assert {answer(sock)[9:12] for sock in waiting} == {b"200"}
 
 
 @pytest.mark.long

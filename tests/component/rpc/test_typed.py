@@ -77,7 +77,10 @@ def test_what_has_a_default_may_be_missing():
         (GOOD | {"host": None}, "ask.host: expected at most 255 characters, no control characters, found None"),
         (GOOD | {"epoch": "1"}, "ask.epoch: expected a number of at least 0, found '1'"),
         (GOOD | {"epoch": True}, "ask.epoch: expected a number of at least 0, found True"),
-        (GOOD | {"host": "h" * 256}, f"ask.host: expected at most 255 characters, no control characters, found 'h{'h' * 55}..."),
+        (
+            GOOD | {"host": "h" * 256},
+            f"ask.host: expected at most 255 characters, no control characters, found 'h{'h' * 55}...",
+        ),
         (GOOD | {"epoch": -1}, "ask.epoch: expected 0 to 9223372036854775807, found -1"),
         (GOOD | {"epoch": 2**63}, "ask.epoch: expected 0 to 9223372036854775807, found 9223372036854775808"),
         (GOOD | {"wait_s": 1e300}, "ask.wait_s: expected 0 to 1000000000.0, found 1e+300"),

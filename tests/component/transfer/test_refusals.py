@@ -109,6 +109,18 @@ def test_no_project_has_all_connections_and_no_job_many(make_bench):
     bench.raw_upload(4, job="job-5")
 
 
+def test_no_address_has_all_connections_whatever_projects_its_tokens_are_of(make_bench):
+    bench = make_bench(limits={"places": Places(clients=3, clients_per_address=2)})
+    first, _ = bench.raw_upload(4)
+    bench.raw_upload(4, job="job-2", project_id="another")
+    third = bench.raw()
+    third.say(frames.Hello(bench.token(4, job="job-3", project_id="third")))
+    assert third.hear().reason == "busy"
+    first.close()
+    bench.wait_counted("short", 1)
+    bench.raw_upload(4, job="job-4", project_id="third")
+
+
 def test_strangers_shut_no_client_out_and_the_oldest_of_them_make_place(make_bench):
     bench = make_bench(limits={"hello_timeout_s": 60.0, "places": Places(strangers=4, per_address=4)})
     slow = [bench.raw() for _ in range(12)]
