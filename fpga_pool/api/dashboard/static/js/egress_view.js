@@ -90,7 +90,6 @@ export class EgressView {
         Object.assign(figure, { flows: ofRequester, scale: { zero, last, limit: limits.get(name) ?? null } }),
     );
     this.#showPlans();
-    this.move();
     this.#flows = flows;
     this.#showFlows();
   }
@@ -100,6 +99,7 @@ export class EgressView {
     const end = performance.now() + FRAME_MS;
     const changed = [...this.charts.children].filter(hasChanged);
     while (changed.length && performance.now() < end) this.#showPlan(changed.shift());
+    this.move();
     if (changed.length) requestAnimationFrame(() => this.#showPlans());
   }
 
