@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fpga_pool.model.objects.pool import SlotState
-from support.answers import FixedPool, served_answers
+from support.answers import NOW_S, FixedPool, served_answers
 from support.browser import running_browser, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -104,6 +104,17 @@ def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool)
     # Of another project: an admin sees that there are such jobs, and no more.
     expect(page.locator("#detail tbody button").filter(has_text="input-")).to_have_count(0)
     dashboard.complaints.clear()  # the console tells of the refusal
+
+
+def test_of_a_batch_that_waits_the_queue_tells_why_and_until_when(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("queue")
+    clock = page.evaluate(
+        "(at) => `${new Date(at).toLocaleDateString()} ${new Date(at).toLocaleTimeString()}`", 1000 * (NOW_S + 60)
+    )
+    reason_of = {name: page.get_by_role("row").filter(has_text=name).locator(".reason") for name in ("nightly", "next")}
+    expect(reason_of["nightly"]).to_have_text("held by its owner")
+    expect(reason_of["next"]).to_have_text(f"all slots are busy; expected {clock}")
 
 
 def test_views_are_drawn_as_they_were(tmp_path):

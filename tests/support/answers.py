@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,17 +12,18 @@ from flask import Flask, Response, abort, request
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.messages.requests import GangDetail
+from fpga_pool.model.messages.requests import BatchDetail, GangDetail
 from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
 from fpga_pool.model.objects.progress import flow_of
-from fpga_pool.model.rest import show
+from fpga_pool.model.rest import date, show
 
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
 BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
 GANG = "6d7b1f0e-0000-4000-8000-000000000002"
+HELD, WAITING = "6d7b1f0e-0000-4000-8000-000000000005", "6d7b1f0e-0000-4000-8000-000000000006"
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
 #: A tenth below the plan.
 MEASURED_BPS = 3.6e7
@@ -58,6 +58,8 @@ def served_answers(answers: Answers) -> Iterator[str]:
 
 class FixedPool:
     """The answers of a pool with hosts of 16 slots each, in the form of the API: one batch, twice as many jobs as run.
+
+    Two older batches wait.
 
     They are the same each time, until a test lets jobs end (`turn`) or changes a slot (`change`).
     """
@@ -142,17 +144,17 @@ class FixedPool:
             case ["functions"]:
                 return encode({"functions": [{"name": name} for name in FUNCTIONS]})
             case ["batches"]:
-                return encode({"batches": [show(self.batch())], "links": []})
+                waiting = [detail.batch for detail in self.waiting()]
+                return encode({"batches": [show(batch) for batch in (self.batch(), *waiting)], "links": []})
+            case ["batches", uuid]:
+                (detail,) = (detail for detail in self.waiting() if detail.batch.uuid == uuid)
+                return encode({"batch": show(detail, detail=True)})
+            case ["batches", uuid, "jobs"] if uuid != BATCH:
+                return encode({"jobs": [], "seen": "0", "at": date(self.now_s())})
             case ["batches", _, "jobs"]:
                 after = int(parse_qs(parts.query).get("changed_after", ["-1"])[0])
                 jobs = [show(job) for job, changed in zip(self.jobs, self.changed_in, strict=True) if changed > after]
-                return encode(
-                    {
-                        "jobs": jobs,
-                        "seen": str(self.rounds),
-                        "at": datetime.fromtimestamp(self.now_s(), UTC).isoformat(),
-                    }
-                )
+                return encode({"jobs": jobs, "seen": str(self.rounds), "at": date(self.now_s())})
             case ["flows"]:
                 waiting = [job for job in self.jobs if job.state is JobState.WAITING_INPUT]
                 return encode({"flows": [show(flow_of(job, MEASURED_BPS, self.now_s())) for job in waiting]})
@@ -213,3 +215,17 @@ class FixedPool:
             jobs=len(self.jobs), state=BatchState.RUNNING, dispatched_at=NOW_S, planned_makespan_s=12.0,
             lower_bound_s=11.0, jobs_completed=sum(job.state is JobState.COMPLETED for job in self.jobs),
         )  # fmt: skip
+
+    def waiting(self) -> tuple[BatchDetail, BatchDetail]:
+        """Return a batch that its owner holds, and one that waits for places."""
+        held, other = (
+            Batch(
+                uuid=uuid, project_id="demo", user_id="demo", name=name, policy="ect", created_at=NOW_S - 20, jobs=4,
+                held=uuid == HELD,
+            )
+            for uuid, name in ((HELD, "nightly"), (WAITING, "next"))
+        )  # fmt: skip
+        return (
+            BatchDetail(batch=held, pending_reason=held.withheld, expected_at=None),
+            BatchDetail(batch=other, pending_reason="all slots are busy", expected_at=NOW_S + 60),
+        )

@@ -8,7 +8,7 @@ import { Poll } from "./poll.js";
 const FAST_MS = 1000;
 const SLOW_MS = 10_000;
 const LISTED = 100;
-/** Of so many active batches the jobs are followed; of so many waiting or running gangs and tasks the details. */
+/** Of so many active batches the jobs are followed; of up to four times as many gangs, tasks and waiting batches, details. */
 const FOLLOWED = 8;
 
 /** The kinds of work, and how the API calls them. */
@@ -49,7 +49,7 @@ export class Pool extends EventTarget {
   functions = [];
   /** By kind: the newest objects, newest first. */
   work = { batch: [], pipeline: [], task: [], gang: [] };
-  /** Details of gangs and tasks that have not ended, by uuid. */
+  /** Details of gangs and tasks that have not ended, and of batches with jobs that wait for a place, by uuid. */
   details = new Map();
   /** Seconds that the clock of the pool is ahead of this machine's. */
   aheadSeconds = 0;
@@ -225,10 +225,16 @@ export class Pool extends EventTarget {
     });
   }
 
+  /** Return whether jobs of a batch wait for a place, as far as its jobs are known. */
+  #waits(batch) {
+    if (isEnded(batch)) return false;
+    return batch.state === "PENDING" || this.jobsOf(batch.uuid).some((job) => job.state === "PENDING");
+  }
+
   #refreshedDetails() {
-    const open = ["gang", "task"].flatMap((kind) =>
+    const open = ["batch", "gang", "task"].flatMap((kind) =>
       this.work[kind]
-        .filter((one) => !isEnded(one))
+        .filter((one) => (kind === "batch" ? this.#waits(one) : !isEnded(one)))
         .slice(-4 * FOLLOWED)
         .map((one) => [kind, one.uuid]),
     );

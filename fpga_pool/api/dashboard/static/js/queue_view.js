@@ -108,8 +108,9 @@ export class QueueView {
   #reason(kind, work) {
     if (work.cancel_requested && !isEnded(work)) return "cancel requested";
     const detail = this.pool.details.get(work.uuid);
-    const waiting = detail?.pending_reason || work.reason || this.#reasonOfJobs(work) || "";
-    return detail?.expected_at ? `${waiting}; expected ${moment(detail.expected_at)}` : waiting;
+    const waiting = detail?.pending_reason || work.reason || this.#reasonOfJobs(work);
+    const expected = detail?.expected_at && `expected ${moment(detail.expected_at)}`;
+    return [waiting, expected].filter(Boolean).join("; ");
   }
 
   #reasonOfJobs(work) {
