@@ -106,6 +106,18 @@ def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool)
     dashboard.complaints.clear()  # the console tells of the refusal
 
 
+def test_usage_counts_the_slots_of_instances(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("usage")
+    total_s = sum(row.slot_s + row.cpu_s + row.instance_slot_s for row in pool.usage())
+    for label, shown, used_s in (("fft", "1 h 00 min", 4190.0), ("loaded by instances", "30 min 00 s", 1800.0)):
+        cells = page.get_by_role("row").filter(has_text="demo").filter(has_text=label).get_by_role("cell")
+        expect(cells.nth(4)).to_have_text(shown)
+        expect(cells.get_by_role("progressbar")).to_have_js_property("value", used_s / total_s)
+    expect(page.get_by_role("button", name="fft of demo: 1 h 10 min")).to_be_visible()
+    expect(page.get_by_role("img", name="loaded by instances of demo: 30 min 00 s")).to_be_visible()
+
+
 def test_of_a_batch_that_waits_the_queue_tells_why_and_until_when(dashboard, pool):
     page = dashboard.page
     dashboard.open("queue")

@@ -176,8 +176,8 @@ class FixedPool:
         return None
 
     def usage(self) -> list[Usage]:
-        """Return what two projects have used of each function."""
-        return [
+        """Return what two projects have used of each function; one has slots, too, that its instances load."""
+        of_functions = [
             Usage(
                 project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
                 slot_s=500.0 * share + 70.0 * number, cpu_s=20.0 * number, vcpu_s=900.0 * share,
@@ -186,6 +186,11 @@ class FixedPool:
             for share, project in ((3, "vision"), (1, "demo"))
             for number, name in enumerate(FUNCTIONS)
         ]  # fmt: skip
+        of_none = Usage(
+            project_id="demo", function="", begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=0, slot_s=0.0, cpu_s=0.0,
+            vcpu_s=None, instance_slot_s=1800.0, input_bytes=0, result_bytes=0, loads=0,
+        )  # fmt: skip
+        return [*of_functions, of_none]
 
     def gang(self) -> Gang:
         """Return its gang, which is in the foreground."""

@@ -26,7 +26,7 @@ VIEWS = {
     "schedule": (".gantt .job", 8),
     "egress": (".flow", 8),
     "tiers": (".tier.foreground:not(.hue-none)", 2),
-    "usage": (".part", 8),
+    "usage": (".part", 9),
 }
 SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 700), 900
 LOOK_MS = 100

@@ -8,7 +8,10 @@ import { Poll } from "./poll.js";
 const FAST_MS = 1000;
 const SLOW_MS = 10_000;
 const LISTED = 100;
-/** Of so many active batches the jobs are followed; of up to four times as many gangs, tasks and waiting batches, details. */
+/**
+ * Of so many active batches the jobs are followed; of up to four times as many gangs, tasks and waiting batches the
+ * details.
+ */
 const FOLLOWED = 8;
 
 /** The kinds of work, and how the API calls them. */

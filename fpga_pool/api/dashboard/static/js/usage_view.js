@@ -1,4 +1,4 @@
-/** What projects have used in a period, by function; a row leads to the jobs that computed it. */
+/** What projects have used in a period, by function, jobs and instances; a row leads to the jobs that computed it. */
 
 import { getAll, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
@@ -7,9 +7,11 @@ import { bytes, duration } from "./format.js";
 import { Poll } from "./poll.js";
 import { makeBar, showBar } from "./progress.js";
 
-const TIMES = ["Time on slots", "Time on CPUs", "Share of all"];
+const TIMES = ["Time on slots", "Time on CPUs", "Slots of instances", "Share of all"];
 const COLUMNS = ["Project", "Function", "Jobs", ...TIMES, "Read", "Written", "Loads"];
 const PERIODS = { "last hour": 1 / 24, "last day": 1, "last 7 days": 7, "last 31 days": 31 };
+/** What is shown of slots that instances load themselves. */
+const NO_FUNCTION = "loaded by instances";
 const EVERY_MS = 10_000;
 
 export class UsageView {
@@ -116,13 +118,14 @@ export class UsageView {
       (row) => `${row.project_id} ${row.function}`,
       (row) => this.#makeRow(row),
       (element, row) => {
-        const texts = [row.jobs.toLocaleString(), duration(row.slot_s), duration(row.cpu_s)];
+        const times = [row.slot_s, row.cpu_s, row.instance_slot_s];
+        const texts = [row.jobs.toLocaleString(), ...times.map(duration)];
         texts.forEach((text, place) => setText(element.children[place + 2], text));
         const share = timeOf(row) / all;
-        showBar(element.children[5].firstChild, share, `${Math.round(100 * share)} % of the time of all`);
-        setText(element.children[6], bytes(row.input_bytes));
-        setText(element.children[7], bytes(row.result_bytes));
-        setText(element.children[8], row.loads.toLocaleString());
+        showBar(element.children[6].firstChild, share, `${Math.round(100 * share)} % of the time of all`);
+        setText(element.children[7], bytes(row.input_bytes));
+        setText(element.children[8], bytes(row.result_bytes));
+        setText(element.children[9], row.loads.toLocaleString());
       },
     );
   }
@@ -134,7 +137,7 @@ export class UsageView {
       (row) => row.function,
       (row) => this.#opener(row, { class: `part ${functionColours.classOf(row.function)}` }),
       (part, row) => {
-        const text = `${row.function} of ${row.project_id}: ${duration(timeOf(row))}`;
+        const text = `${row.function || NO_FUNCTION} of ${row.project_id}: ${duration(timeOf(row))}`;
         part.style.width = `${(100 * timeOf(row)) / most}%`;
         part.title = text;
         setAttribute(part, "aria-label", text);
@@ -143,6 +146,7 @@ export class UsageView {
   }
 
   #opener({ project_id: project, function: name }, properties, ...children) {
+    if (!name) return h("span", { role: "img", ...properties }); // no job computed it
     const open = () => this.open("usage", `${project}/${name}`);
     return h("button", { type: "button", ...properties, on: { click: open } }, ...children);
   }
@@ -152,12 +156,12 @@ export class UsageView {
       "tr",
       {},
       h("th", { scope: "row" }, row.project_id),
-      h("td", {}, this.#opener(row, { class: "plain link" }, row.function)),
-      ...[0, 1, 2].map(() => h("td")),
+      h("td", {}, row.function ? this.#opener(row, { class: "plain link" }, row.function) : NO_FUNCTION),
+      ...[0, 1, 2, 3].map(() => h("td")),
       h("td", {}, makeBar()),
       ...[0, 1, 2].map(() => h("td")),
     );
   }
 }
 
-const timeOf = (row) => row.slot_s + row.cpu_s;
+const timeOf = (row) => row.slot_s + row.cpu_s + row.instance_slot_s;
