@@ -5,14 +5,13 @@ import threading
 
 import pytest
 import requests
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.experiments.embedded import embedded_pool
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
-from support.browser import running_browser, watched_page
+from support.browser import running_browser, serious_findings, watched_page
 from support.waiting import wait_until
 
 VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
@@ -205,14 +204,5 @@ def test_axe_finds_nothing_serious(browser, pool, scheme):
         expect(dashboard.page.locator("#detail h3").first).to_be_visible()
         for view in VIEWS:
             dashboard.go(view)
-            found += [(view, *finding) for finding in serious(dashboard.page)]
+            found += [(view, *finding) for finding in serious_findings(dashboard.page)]
     assert found == []
-
-
-def serious(page):
-    """Findings of axe-core of the two highest degrees, with the first elements that they are about."""
-    return [
-        (finding["id"], [node["target"] for node in finding["nodes"]][:5])
-        for finding in Axe().run(page).response["violations"]
-        if finding["impact"] in ("serious", "critical")
-    ]

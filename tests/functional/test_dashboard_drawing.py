@@ -10,14 +10,23 @@ import pytest
 from playwright.sync_api import expect
 
 from fpga_pool.model.objects.pool import SlotState
-from support.answers import NOW_S, FixedPool, served_answers
-from support.browser import running_browser, watched_page
+from support.answers import NOW_S, SUBTASKS, FixedPool, served_answers
+from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
 HOSTS, RUNNING = 40, 20
 #: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
 TOLERANCE = 2
 TIMEOUT_S = 240.0
+#: Gives the names in the boxes at which each edge of a graph begins and ends.
+EDGES = """(graph) => {
+    const boxAt = ({ x, y }) => [...graph.querySelectorAll(".job")].find((job) => {
+        const box = job.querySelector("rect").getBBox();
+        return x >= box.x - 1 && x <= box.x + box.width + 1 && y >= box.y && y <= box.y + box.height;
+    }).querySelector(".strong").textContent;
+    return [...graph.querySelectorAll(".edge")].map((edge) =>
+        [0, edge.getTotalLength()].map((at) => boxAt(edge.getPointAtLength(at))));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +136,38 @@ def test_of_a_batch_that_waits_the_queue_tells_why_and_until_when(dashboard, poo
     reason_of = {name: page.get_by_role("row").filter(has_text=name).locator(".reason") for name in ("nightly", "next")}
     expect(reason_of["nightly"]).to_have_text("held by its owner")
     expect(reason_of["next"]).to_have_text(f"all slots are busy; expected {clock}")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_pipeline_is_a_graph_whose_subtasks_open_by_keyboard(browser, pool, scheme):
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint, scheme=scheme) as watched:
+        page = watched.page
+        watched.open("queue")
+        page.get_by_role("button", name="diamond").click()
+        graph = page.get_by_role("group", name="Subtasks and what they read")
+        boxes = {name: graph.get_by_role("button", name=f"{name}: ") for name in SUBTASKS}
+        expect(graph.get_by_role("button")).to_have_count(len(boxes))
+        places = {name: box.bounding_box() for name, box in boxes.items()}
+        assert places["read"]["x"] < places["left"]["x"] == places["right"]["x"] < places["join"]["x"]
+        edges = [[before, name] for name, read in SUBTASKS.items() for before in read]
+        assert sorted(graph.evaluate(EDGES)) == sorted(edges)
+        assert serious_findings(page) == []
+        boxes["right"].focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#detail h2")).to_have_text("job right")
+
+
+def test_a_task_leads_to_its_slots_and_shares(dashboard, pool):
+    page = dashboard.page
+    dashboard.open("queue")
+    row = page.get_by_role("row").filter(has_text="lattice")
+    expect(row.locator(".progress")).to_have_text("2 slots, 0 of 2 shares")
+    row.get_by_role("button").click()
+    detail = page.get_by_role("complementary", name="Detail")
+    detail.get_by_role("button", name="job 1").click()
+    expect(detail.get_by_role("heading", level=2)).to_have_text("job job 1")
+    detail.get_by_role("button", name=pool.slots[1].name).click()
+    expect(detail.get_by_role("heading", level=2)).to_have_text(f"slot {pool.slots[1].name}")
 
 
 def test_views_are_drawn_as_they_were(tmp_path):

@@ -11,19 +11,33 @@ from flask import Flask, Response, abort, request
 
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.http.server import ApiServer
-from fpga_pool.model.flavor import Tier
-from fpga_pool.model.messages.requests import BatchDetail, GangDetail
+from fpga_pool.model.flavor import Tier, Topology
+from fpga_pool.model.messages.requests import BatchDetail, GangDetail, PipelineDetail, TaskDetail
 from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
-from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, RateSegment, Slot, SlotState
+from fpga_pool.model.objects.pool import (
+    PIPELINE_POLICY,
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    JobState,
+    RateSegment,
+    Slot,
+    SlotState,
+)
 from fpga_pool.model.objects.progress import flow_of
+from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.rest import date, show
 
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
 BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
 GANG = "6d7b1f0e-0000-4000-8000-000000000002"
 HELD, WAITING = "6d7b1f0e-0000-4000-8000-000000000005", "6d7b1f0e-0000-4000-8000-000000000006"
+PIPELINE, TASK = "6d7b1f0e-0000-4000-8000-000000000007", "6d7b1f0e-0000-4000-8000-000000000008"
+#: Subtasks of the pipeline, and those whose results they read.
+SUBTASKS = {"read": (), "left": ("read",), "right": ("read",), "join": ("left", "right")}
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
 #: A tenth below the plan.
 MEASURED_BPS = 3.6e7
@@ -59,7 +73,7 @@ def served_answers(answers: Answers) -> Iterator[str]:
 class FixedPool:
     """The answers of a pool with hosts of 16 slots each, in the form of the API: one batch, twice as many jobs as run.
 
-    Two older batches wait.
+    Two older batches wait, a pipeline is complete, and a task runs.
 
     They are the same each time, until a test lets jobs end (`turn`) or changes a slot (`change`).
     """
@@ -150,7 +164,16 @@ class FixedPool:
                 (detail,) = (detail for detail in self.waiting() if detail.batch.uuid == uuid)
                 return encode({"batch": show(detail, detail=True)})
             case ["batches", uuid, "jobs"] if uuid != BATCH:
-                return encode({"jobs": [], "seen": "0", "at": date(self.now_s())})
+                jobs = [show(job) for job in self.subtasks() if job.batch_uuid == uuid]
+                return encode({"jobs": jobs, "seen": "0", "at": date(self.now_s())})
+            case ["pipelines"]:
+                return encode({"pipelines": [show(self.pipeline().pipeline)], "links": []})
+            case ["pipelines", _]:
+                return encode({"pipeline": show(self.pipeline(), detail=True)})
+            case ["tasks"]:
+                return encode({"tasks": [show(self.task().task)], "links": []})
+            case ["tasks", _]:
+                return encode({"task": show(self.task(), detail=True)})
             case ["batches", _, "jobs"]:
                 after = int(parse_qs(parts.query).get("changed_after", ["-1"])[0])
                 jobs = [show(job) for job, changed in zip(self.jobs, self.changed_in, strict=True) if changed > after]
@@ -169,10 +192,10 @@ class FixedPool:
             case ["jobs"]:
                 return encode({"jobs": [show(job) for job in self.jobs[:20]], "links": []})
             case ["jobs", uuid]:
-                (job,) = (job for job in self.jobs if job.uuid == uuid)
+                (job,) = (job for job in (*self.jobs, *self.subtasks(), *self.task().share_list) if job.uuid == uuid)
                 return encode({"job": show(replace(job, history=created(NOW_S - 10, "PENDING")), detail=True)})
-            case [kind]:
-                return encode({kind: [], "links": []})
+            case ["counters"]:
+                return encode({"counters": [], "links": []})
         return None
 
     def usage(self) -> list[Usage]:
@@ -234,3 +257,40 @@ class FixedPool:
             BatchDetail(batch=held, pending_reason=held.withheld, expected_at=None),
             BatchDetail(batch=other, pending_reason="all slots are busy", expected_at=NOW_S + 60),
         )
+
+    def subtasks(self) -> list[Job]:
+        """Return the subtasks of its pipeline."""
+        uuids = {name: f"{PIPELINE[:-4]}9{index:03}" for index, name in enumerate(SUBTASKS)}
+        return [
+            Job(
+                uuid=uuids[name], batch_uuid=PIPELINE, project_id="demo", user_id="demo", index=index, name=name,
+                function=FUNCTIONS[index], requester="" if before else "requester-1", input_bytes=1000,
+                created_at=NOW_S - 30, predecessors=tuple(uuids[one] for one in before), state=JobState.COMPLETED,
+            )
+            for index, (name, before) in enumerate(SUBTASKS.items())
+        ]  # fmt: skip
+
+    def pipeline(self) -> PipelineDetail:
+        """Return its pipeline."""
+        pipeline = Batch(
+            uuid=PIPELINE, project_id="demo", user_id="demo", name="diamond", policy=PIPELINE_POLICY,
+            created_at=NOW_S - 30, jobs=len(SUBTASKS), jobs_completed=len(SUBTASKS), state=BatchState.COMPLETED,
+        )  # fmt: skip
+        return PipelineDetail(pipeline=pipeline, subtask_list=tuple(self.subtasks()))
+
+    def task(self) -> TaskDetail:
+        """Return its task, which has two slots."""
+        task = Task(
+            uuid=TASK, project_id="demo", user_id="demo", name="lattice", function="fft", slots=2, shares=2,
+            topology=Topology.LINE, input_bytes=1000, created_at=NOW_S - 30, state=TaskState.RUNNING, started_at=NOW_S,
+        )  # fmt: skip
+        slots = tuple(slot.name for slot in self.slots[:2])
+        shares = tuple(
+            Job(
+                uuid=f"{TASK[:-4]}8{index:03}", batch_uuid=TASK, project_id="demo", user_id="demo", index=index,
+                name="", function="fft", requester="requester-1", input_bytes=1000, created_at=NOW_S - 30, slot=slot,
+                state=JobState.RUNNING,
+            )
+            for index, slot in enumerate(slots)
+        )  # fmt: skip
+        return TaskDetail(task=task, pending_reason="", expected_at=None, slot_list=slots, share_list=shares)

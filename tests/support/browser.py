@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
@@ -77,3 +78,12 @@ def watched_page(browser: Browser, endpoint: str, *, scheme: str = "light") -> I
         assert watched.complaints == []
     finally:
         context.close()
+
+
+def serious_findings(page: Page) -> list[tuple[str, list[list[str]]]]:
+    """Return findings of axe-core of the two highest degrees, with the first elements that they are about."""
+    return [
+        (finding["id"], [node["target"] for node in finding["nodes"]][:5])
+        for finding in Axe().run(page).response["violations"]
+        if finding["impact"] in ("serious", "critical")
+    ]

@@ -22,7 +22,7 @@ DRAWINGS = Path(__file__).parents[1] / "functional" / "dashboard_drawings.json"
 #: Of each view, what is there when it is complete, and how many of it.
 VIEWS = {
     "pool": (".slot", 16),
-    "queue": ("tbody tr", 4),
+    "queue": ("tbody tr", 6),
     "schedule": (".gantt .job", 8),
     "egress": (".flow", 8),
     "tiers": (".tier.foreground:not(.hue-none)", 2),
