@@ -9,7 +9,8 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.objects.history import HistoryEntry
+from fpga_pool.model.objects.pool import JobState, SlotState
 from support.answers import NOW_S, SUBTASKS, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
@@ -168,6 +169,46 @@ def test_a_task_leads_to_its_slots_and_shares(dashboard, pool):
     expect(detail.get_by_role("heading", level=2)).to_have_text("job job 1")
     detail.get_by_role("button", name=pool.slots[1].name).click()
     expect(detail.get_by_role("heading", level=2)).to_have_text(f"slot {pool.slots[1].name}")
+
+
+def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
+    """The slot tells what its last load brought; what the load before it brought, the job that began between them."""
+    page, slot = dashboard.page, pool.slots[0]
+    job = pool.jobs[0]
+    assert (job.slot, job.function, job.started_at) == (slot.name, "aes", NOW_S + 1.2)
+    events = (
+        (0.5, "READY", "LOADING"),
+        (1.0, "LOADING", "READY"),
+        (2.0, "READY", "LOADING"),
+        (2.25, "LOADING", "READY"),
+    )
+    history = [HistoryEntry(NOW_S + at, "SlotChanged", *states, number) for number, (at, *states) in enumerate(events)]
+    pool.change(0, function="wordcount", history=tuple(history))
+    dashboard.open("schedule")
+    load = page.get_by_role("button", name=f"load of aes into {slot.name}, 0.50 s")
+    load.focus()
+    drawn = page.locator(".gantt").element_handle()
+    page.wait_for_function("(svg) => !svg.isConnected", arg=drawn)
+    expect(load).to_be_focused()
+    page.keyboard.press("Enter")
+    title = page.locator("#detail h2")
+    expect(title).to_have_text(f"slot {slot.name}")
+    expect(page.get_by_role("button", name=f"load of wordcount into {slot.name}, 0.25 s")).to_be_attached()
+    page.locator(".gantt").get_by_role("button", name=pool.jobs[1].slot, exact=True).click()
+    expect(title).to_have_text(f"slot {pool.jobs[1].slot}")
+
+
+def test_names_of_hosts_open_them(dashboard, pool):
+    page, title = dashboard.page, dashboard.page.locator("#detail h2")
+    dashboard.open("tiers")
+    page.get_by_role("region", name="Host node-0").get_by_role("button", name="node-0", exact=True).click()
+    expect(title).to_have_text("host node-0")
+    dashboard.go("Egress")
+    job = next(job for job in pool.jobs if job.state is JobState.WAITING_INPUT)
+    row = page.get_by_role("region", name="Flows").get_by_role("row").filter(has=page.get_by_text(job.name, exact=True))
+    for host in (job.requester, job.host):
+        row.get_by_role("button", name=host, exact=True).click()
+        expect(title).to_have_text(f"host {host}")
 
 
 def test_views_are_drawn_as_they_were(tmp_path):

@@ -155,6 +155,8 @@ class FixedPool:
                 return encode({"slot": show(slot, detail=True)})
             case ["hosts"]:
                 return encode({"hosts": [show(host) for host in self.hosts], "links": []})
+            case ["hosts", name]:
+                return encode({"host": next(show(host, detail=True) for host in self.hosts if host.name == name)})
             case ["functions"]:
                 return encode({"functions": [{"name": name} for name in FUNCTIONS]})
             case ["batches"]:

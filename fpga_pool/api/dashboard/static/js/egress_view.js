@@ -117,7 +117,7 @@ export class EgressView {
       ({ job }) => job.uuid,
       ({ job }) => this.#makeRow(job),
       (row, { job, begin }) => {
-        setText(row.children[3], job.host);
+        setText(row.children[3].firstChild, job.host);
         setText(row.children[5], rate(rateAt({ job, begin }, now)));
         setText(row.children[6], this.#measured.has(job.uuid) ? rate(this.#measured.get(job.uuid)) : "–");
       },
@@ -150,6 +150,12 @@ export class EgressView {
     figure.lastChild.replaceChildren(figure.chart.svg);
   }
 
+  /** Return a link to the host whose name it shows. */
+  #hostLink(name) {
+    const open = ({ currentTarget }) => this.open("host", currentTarget.textContent);
+    return h("button", { type: "button", class: "plain link", on: { click: open } }, name);
+  }
+
   #makeRow(job) {
     const open = () => this.open("job", `${job.batch_uuid}.${job.uuid}`);
     return h(
@@ -161,8 +167,8 @@ export class EgressView {
         h("button", { type: "button", class: "plain link", on: { click: open } }, jobName(job)),
       ),
       h("td", {}, job.function),
-      h("td", {}, job.requester),
-      h("td"),
+      h("td", {}, job.requester.startsWith("server:") ? job.requester : this.#hostLink(job.requester)),
+      h("td", {}, this.#hostLink(job.host)),
       h("td", {}, bytes(job.input_bytes)),
       h("td"),
       h("td"),

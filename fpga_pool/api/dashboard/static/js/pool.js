@@ -2,7 +2,7 @@
 
 import { changesOf, get, getAll, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
-import { byName } from "./format.js";
+import { byName, seconds } from "./format.js";
 import { Poll } from "./poll.js";
 
 const FAST_MS = 1000;
@@ -154,7 +154,7 @@ export class Pool extends EventTarget {
         if (this.#loads.get(slot.name)?.stamp === stamp) return;
         const { slot: shown } = await get(`/v1/slots/${slot.uuid}`);
         const before = this.#loads.get(slot.name)?.loads ?? [];
-        this.#loads.set(slot.name, { stamp, loads: mergedLoads(before, loadsIn(shown.history)) });
+        this.#loads.set(slot.name, { stamp, loads: mergedLoads(before, loadsIn(shown)) });
       }),
     );
     return new Map([...names].map((name) => [name, this.#loads.get(name)?.loads ?? []]));
@@ -255,20 +255,25 @@ async function all(promises) {
   if (failed) throw failed.reason;
 }
 
-function loadsIn(history) {
+/** Which function a load brought is told of the last one only; "" = not known. */
+function loadsIn({ history, function: name }) {
   const loads = [];
+  const last = history.findLastIndex((entry) => entry.after === "LOADING");
   history.forEach((entry, place) => {
     if (entry.after !== "LOADING") return;
     const following = history[place + 1];
     if (following && following.number !== entry.number + 1) return; // its end was forgotten
-    loads.push({ begin: Date.parse(entry.at) / 1000, end: following ? Date.parse(following.at) / 1000 : null });
+    const [begin, end] = [seconds(entry.at), seconds(following?.at)];
+    loads.push({ function: place === last ? name : "", begin, end });
   });
   return loads;
 }
 
-/** A history is short: loads that have left it are remembered while the page is open. */
+/** A history is short: loads that have left it, and their functions, are remembered while the page is open. */
 function mergedLoads(before, now) {
-  const listed = new Set(now.map((load) => load.begin));
-  const left = before.filter((load) => !listed.has(load.begin) && load.end !== null);
-  return [...left, ...now].sort((one, other) => one.begin - other.begin);
+  const known = new Map(before.map((load) => [load.begin, load]));
+  const listed = now.map((load) => ({ ...load, function: load.function || known.get(load.begin)?.function || "" }));
+  for (const load of now) known.delete(load.begin);
+  const left = [...known.values()].filter((load) => load.end !== null);
+  return [...left, ...listed].sort((one, other) => one.begin - other.begin);
 }

@@ -103,8 +103,10 @@ export class ScheduleView {
     const shown = names.slice(this.#page * ROWS, (this.#page + 1) * ROWS);
     this.#askLoads(new Set(shown));
     const loads = shown.reduce((sum, name) => sum + (this.#loads.get(name)?.length ?? 0), 0);
+    const slots = shown.filter((name) => this.pool.slotNamed(name)).length;
     const ended = isEnded(batch) && jobs.every(isEndedJob) ? "ended" : this.pool.answers;
-    const stamp = [batch.uuid, this.#page, this.#zoom, this.chart.clientWidth, loads, jobs.length, ended].join(" ");
+    const view = [this.#page, this.#zoom, this.chart.clientWidth];
+    const stamp = [batch.uuid, ...view, loads, slots, jobs.length, ended].join(" ");
     if (stamp === this.#drawn || this.#pressed) return;
     this.#drawn = stamp;
     this.#draw(batch, jobs, shown);
@@ -182,14 +184,15 @@ export class ScheduleView {
     const bottom = TOP + ROW * names.length;
     const axis = new Axis(begin, begin + (last - begin) * 1.04, LEFT, width - LEFT - 16);
     const rowOf = new Map(names.map((name, row) => [name, TOP + ROW * row]));
-    const focused = document.activeElement?.dataset?.job;
+    const focused = document.activeElement?.dataset?.key;
     const svg = s(
       "svg",
       { width, height: bottom + 2, class: "gantt", role: "group", "aria-label": `Schedule of ${names.length} slots` },
       HATCH(),
       axis.draw(TOP, bottom, LABELS.axis),
     );
-    for (const [name, y] of rowOf) this.#drawRow(svg, axis, name, y, width, zero);
+    const bySlot = Map.groupBy(jobs, (job) => job.slot);
+    for (const [name, y] of rowOf) this.#drawRow(svg, axis, name, y, width, zero, bySlot.get(name));
     for (const job of jobs)
       if (rowOf.has(job.slot)) svg.append(this.#drawJob(axis, job, rowOf.get(job.slot), zero, now));
     for (const line of [
@@ -201,7 +204,7 @@ export class ScheduleView {
     this.#live = isEnded(batch) ? null : { axis, zero, svg, bottom, running };
     this.chart.replaceChildren(svg);
     this.move();
-    if (focused) svg.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (focused) svg.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     this.#showLegend(jobs);
   }
 
@@ -210,15 +213,23 @@ export class ScheduleView {
     return begins.filter((begin) => begin < 0 && begin > -0.2 * last);
   }
 
-  #drawRow(svg, axis, name, y, width, zero) {
+  #drawRow(svg, axis, name, y, width, zero, jobs) {
+    const slot = this.pool.slotNamed(name);
+    const open = () => this.open("slot", slot.uuid);
+    const place = { x: LEFT - 10, y: y + ROW / 2 + 4 };
     svg.append(
       s("line", { class: "row", x1: 0, x2: width, y1: y, y2: y }),
-      s("text", { class: "slot-name", x: LEFT - 10, y: y + ROW / 2 + 4 }, name),
+      slot
+        ? markButton("text", name, open, { class: "slot-name opener", "data-key": name, ...place }, name)
+        : s("text", { class: "slot-name", ...place }, name),
     );
-    for (const load of this.#loads.get(name) ?? []) {
+    const loads = this.#loads.get(name) ?? [];
+    for (const [place, load] of loads.entries()) {
       const [from, until] = [load.begin - zero, (load.end ?? this.pool.now()) - zero];
       if (until < axis.begin || from > axis.end) continue;
-      svg.append(bar(axis, y, LANES.actual, from, until, { class: "load" }, `load, ${duration(until - from)}`));
+      const text = `load of ${functionOf(load, loads[place + 1], jobs)} into ${name}, ${duration(until - from)}`;
+      const mark = bar(axis, y, LANES.actual, from, until, { class: "load" }, text);
+      svg.append(markButton("g", text, open, { class: "opener", "data-key": `${name} ${load.begin}` }, mark));
     }
   }
 
@@ -226,7 +237,7 @@ export class ScheduleView {
     const late = seconds(job.dispatched_at) - zero; // a job that was planned again has a time 0 of its own
     const group = markButton("g", describeJob(job), () => this.open("job", `${job.batch_uuid}.${job.uuid}`), {
       class: `job ${functionColours.classOf(job.function)}`,
-      "data-job": job.uuid,
+      "data-key": job.uuid,
       "data-state": job.state,
     });
     group.append(s("title", {}, describeJob(job)));
@@ -319,6 +330,13 @@ function bar(axis, rowY, [offset, height], begin, end, properties, title) {
 }
 
 const widthOf = (axis, begin, end) => Math.max(axis.x(end) - axis.x(begin), 1).toFixed(1);
+
+/** Return which function a load brought; where the slot does not tell, the jobs between this load and the next may. */
+function functionOf(load, next, jobs) {
+  const [from, until] = [load.end ?? Infinity, next?.begin ?? Infinity];
+  const isBetween = (job) => seconds(job.started_at) >= from && seconds(job.started_at) < until;
+  return load.function || jobs.find(isBetween)?.function || "a function";
+}
 
 function describeJob(job) {
   const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;

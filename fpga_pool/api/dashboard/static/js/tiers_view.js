@@ -40,7 +40,7 @@ export class TiersView {
       this.map,
       byHost,
       ([host]) => host,
-      ([host]) => makeHost(host),
+      ([host]) => makeHost(host, () => this.open("host", host)),
       (section, [, ofHost]) => {
         const processors = [...Map.groupBy(ofHost, ({ process }) => process.processor)].sort(([a], [b]) =>
           byName(a, b),
@@ -116,11 +116,11 @@ function updateRow(row, gang) {
   setText(row.children[6], `${gang.pending_reason || gang.reason || ""}${expected}`);
 }
 
-const makeHost = (name) =>
+const makeHost = (name, open) =>
   h(
     "section",
     { class: "host", "aria-label": `Host ${name}` },
-    h("h3", {}, name),
+    h("h3", {}, h("button", { type: "button", class: "plain link", on: { click: open } }, name)),
     h(
       "div",
       { class: "processor tier-names", "aria-hidden": "true" },
