@@ -211,6 +211,16 @@ def test_names_of_hosts_open_them(dashboard, pool):
         expect(title).to_have_text(f"host {host}")
 
 
+def test_the_job_of_a_slot_opens_though_its_batch_is_not_followed(dashboard, pool):
+    page, share = dashboard.page, pool.task().share_list[1]
+    pool.change(1, state=SlotState.BUSY, job=share.uuid)
+    dashboard.open("pool")
+    page.locator(f".slot[data-uuid='{pool.slots[1].uuid}']").click()
+    page.locator("#detail").get_by_role("button", name=share.uuid[:8]).click()
+    expect(page.locator("#detail h2")).to_have_text("job job 1")
+    expect(page.locator("#detail").get_by_text(share.uuid)).to_be_visible()
+
+
 def test_views_are_drawn_as_they_were(tmp_path):
     """The command that stores new drawings, and pictures to be looked at, runs in a copy of the tests."""
     tests, pictures = tmp_path / "tests", tmp_path / "drawings"

@@ -152,7 +152,7 @@ export class DetailView {
     };
     const jobLink = (uuid) => {
       const job = this.pool.jobNamed(uuid);
-      return job ? link("job", `${job.batch_uuid}.${uuid}`, jobName(job)) : uuid;
+      return link("job", `${job?.batch_uuid ?? ""}.${uuid}`, job ? jobName(job) : shortId(uuid));
     };
     const special = {
       slot: slotLink,
