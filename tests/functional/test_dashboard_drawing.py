@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -219,6 +220,59 @@ def test_the_job_of_a_slot_opens_though_its_batch_is_not_followed(dashboard, poo
     page.locator("#detail").get_by_role("button", name=share.uuid[:8]).click()
     expect(page.locator("#detail h2")).to_have_text("job job 1")
     expect(page.locator("#detail").get_by_text(share.uuid)).to_be_visible()
+
+
+def test_a_detail_changes_only_where_its_object_has(dashboard, pool):
+    page, slot = dashboard.page, pool.slots[1]
+    dashboard.open(f"pool/slot/{slot.uuid}")
+    fields = page.locator("#detail dl")
+    expect(fields).to_contain_text("reconfigurations3")
+    expect(page.locator("#detail").get_by_role("button", name="node-0/card-0/r0")).to_be_visible()  # it knows all slots
+    page.evaluate("""() => {
+        getSelection().selectAllChildren(document.querySelector("#detail dd"));
+        window.touched = [];
+        new MutationObserver((changes) => touched.push(...changes.map(({ target }) => target.textContent)))
+            .observe(document.querySelector("#detail"), { subtree: true, childList: true, characterData: true });
+    }""")
+    for _ in range(3):
+        page.wait_for_event("requestfinished", lambda request: request.url.endswith(slot.uuid))
+    pool.change(1, reconfigurations=4)
+    expect(fields).to_contain_text("reconfigurations4")
+    assert page.evaluate("touched") == ["4"]
+    assert page.evaluate("getSelection().toString()") == slot.name.split("/")[0]
+
+
+def test_a_link_of_a_detail_leads_to_what_it_has_come_to_name(dashboard, pool):
+    """Jobs of two batches may have the same name."""
+    page, jobs = dashboard.page, pool.jobs
+    jobs[1] = replace(jobs[1], name=jobs[0].name)
+    dashboard.open(f"schedule/slot/{pool.slots[0].uuid}")
+    link = page.locator("#detail dl").get_by_role("button", name=jobs[0].name)
+    expect(link).to_have_attribute("data-opens", f"job/{jobs[0].batch_uuid}.{jobs[0].uuid}")
+    pool.change(0, job=jobs[1].uuid)
+    expect(link).to_have_attribute("data-opens", f"job/{jobs[1].batch_uuid}.{jobs[1].uuid}")
+    link.click()
+    expect(page.locator("#detail dl")).to_contain_text(jobs[1].uuid)
+
+
+def test_escape_closes_the_detail_wherever_the_focus_is_but_a_dialog_first(dashboard, pool):
+    page, detail = dashboard.page, dashboard.page.locator("#detail")
+    dashboard.open("pool")
+    tile = page.locator(f".slot[data-uuid='{pool.slots[1].uuid}']")
+    tile.click()
+    detail.get_by_role("button", name="Drain").click()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_be_hidden()
+    expect(detail).to_be_visible()
+    elsewhere = page.get_by_role("link", name="Usage")
+    elsewhere.focus()
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+    expect(elsewhere).to_be_focused()
+    tile.click()
+    expect(detail.locator("h2")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(tile).to_be_focused()
 
 
 def test_views_are_drawn_as_they_were(tmp_path):

@@ -3,7 +3,7 @@
 import { ask } from "./dialog.js";
 import { get, patch, remove, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
-import { h, reconcile, tableHead } from "./dom.js";
+import { h, reconcile, setText, tableHead, takeChildren } from "./dom.js";
 import { bytes, duration, jobName, moment, rate, shortId } from "./format.js";
 import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
@@ -54,7 +54,9 @@ export class DetailView {
       this.actions,
       this.body,
     );
-    element.addEventListener("keydown", (event) => event.key === "Escape" && close());
+    addEventListener("keydown", ({ key }) => {
+      if (key === "Escape" && !element.hidden && !document.querySelector("dialog[open]")) close();
+    });
   }
 
   /** Show an object, or with null none. */
@@ -62,12 +64,11 @@ export class DetailView {
     const isNew = kind && (this.#shown?.kind !== kind || this.#shown?.id !== id);
     if (isNew && this.element.hidden) this.#returnTo = document.activeElement;
     this.#shown = kind ? { kind, id } : null;
-    const wasOpen = !this.element.hidden;
+    const hadFocus = this.element.contains(document.activeElement) || document.activeElement === document.body;
+    const closes = !kind && !this.element.hidden;
     this.element.hidden = !kind;
-    if (!kind) {
-      if (wasOpen) this.#returnTo?.focus?.({ preventScroll: true });
-      return;
-    }
+    if (closes && hadFocus) this.#returnTo?.focus?.({ preventScroll: true });
+    if (!kind) return;
     if (!isNew) return;
     this.error.textContent = "";
     this.title.textContent = `${kind} …`;
@@ -122,10 +123,10 @@ export class DetailView {
   }
 
   #render({ kind, id }, found) {
-    this.error.textContent = "";
+    setText(this.error, "");
     const name =
       kind === "job" ? jobName(found) : found.name || (kind === "usage" ? `of ${id}` : shortId(found.uuid ?? id));
-    this.title.textContent = `${kind} ${name}`;
+    setText(this.title, `${kind} ${name}`);
     this.badge.hidden = !found.state;
     if (found.state) showBadge(this.badge, found.state);
     const actions = this.#actionsOf(kind, found);
@@ -138,14 +139,18 @@ export class DetailView {
     );
     const scrolled = this.element.scrollTop;
     const focused = focusPath(this.body);
-    this.body.replaceChildren(...this.#partsOf(kind, found).filter(Boolean));
+    takeChildren(this.body, h("div", {}, ...this.#partsOf(kind, found)));
     this.element.scrollTop = scrolled;
-    focused(this.body);
+    focused();
   }
 
   #partsOf(kind, found) {
     const link = (to, id, text) =>
-      h("button", { type: "button", class: "plain link", on: { click: () => this.open(to, id) } }, text);
+      h(
+        "button",
+        { type: "button", class: "plain link", data: { opens: `${to}/${id}` }, on: { click: () => this.open(to, id) } },
+        text,
+      );
     const slotLink = (name) => {
       const slot = this.pool.slotNamed(name);
       return slot ? link("slot", slot.uuid, name) : name;
@@ -366,8 +371,12 @@ function shown(name, value) {
   return String(value);
 }
 
-/** Return what gives the focus to the element in the place of the one that has it now, after new children came. */
+/** Return what gives the focus to the element in the place of the one that has it now, if that one is gone. */
 function focusPath(parent) {
-  const before = [...parent.querySelectorAll("button, [tabindex]")].indexOf(document.activeElement);
-  return (now) => before >= 0 && now.querySelectorAll("button, [tabindex]")[before]?.focus({ preventScroll: true });
+  const focused = document.activeElement;
+  const place = [...parent.querySelectorAll("button, [tabindex]")].indexOf(focused);
+  return () => {
+    if (place < 0 || focused.isConnected) return;
+    parent.querySelectorAll("button, [tabindex]")[place]?.focus({ preventScroll: true });
+  };
 }

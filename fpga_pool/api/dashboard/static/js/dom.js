@@ -93,6 +93,23 @@ export function reconcile(parent, items, keyOf, make, update = () => {}) {
   }
 }
 
+/**
+ * Make the children of an element like those of another one.  What is alike stays, with selection, focus and listeners:
+ * what does other things must have other attributes.
+ */
+export function takeChildren(element, other) {
+  const known = [...element.childNodes];
+  const wanted = [...other.childNodes];
+  wanted.forEach((child, place) => {
+    const old = known[place];
+    if (!old) element.append(child);
+    else if (old.isEqualNode(child)) return;
+    else if (old.hasChildNodes() && old.cloneNode().isEqualNode(child.cloneNode())) takeChildren(old, child);
+    else old.replaceWith(child);
+  });
+  for (const left of known.slice(wanted.length)) left.remove();
+}
+
 /** Return an SVG mark that acts as a button: by mouse and by keyboard. */
 export function markButton(tag, label, activate, properties = {}, ...children) {
   const onKey = (event) => {
