@@ -292,8 +292,13 @@ class _Dispatcher(messaging.RPCDispatcher):
     def _note(self, code: str, incoming: Any, error: BaseException) -> None:
         count = self._refusals.note(code)
         level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
-        method = incoming.message.get("method")
-        LOG.log(level, "refused %.200r: %.500r (%s: %d so far)", method, str(error), code, count)
+        method = str(incoming.message.get("method"))[:200]
+        LOG.log(level, "refused %s: %s (%s: %d so far)", _line(method), _line(str(error)[:500]), code, count)
+
+
+def _line(text: str) -> str:
+    """Return a text of a stranger as a part of one line of a log."""
+    return text if text.isprintable() else repr(text)
 
 
 #: Messages that oslo.messaging itself refuses and only logs: by logger the log message, and our error code.
