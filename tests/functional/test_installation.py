@@ -56,12 +56,17 @@ def shown(name):
     return [one for one in pages()[name] if (row := row_of(name, one, ROWS)) and row.test == THIS_TEST]
 
 
+def here(text):
+    """Return commands that neither start units nor build the clone again, which is installed already, under its name."""
+    return text.replace("enable --now", "enable").replace("pip install '.[", "pip install 'fpga_pool[")
+
+
 def install(name, tmp_path):
     (tmp_path / "etc").symlink_to(ROOT / "etc")
     (tmp_path / "scratch").mkdir()
     (tmp_path / "machine.sh").write_text(MACHINE)
     shell = ("unshare", "--mount", "bash", "machine.sh")
-    todo = [replace(one, text=one.text.replace("enable --now", "enable")) for one in shown(name)]
+    todo = [replace(one, text=here(one.text)) for one in shown(name)]
     return run(path_of(name), tmp_path, todo, pool=False, shell=shell, extra=OFFLINE)
 
 
