@@ -57,7 +57,7 @@ def shown(name):
 
 
 def here(text):
-    """Return commands that neither start units nor build the clone again, which is installed already, under its name."""
+    """Return commands that neither start units nor build the clone again, which is installed already."""
     return text.replace("enable --now", "enable").replace("pip install '.[", "pip install 'fpga_pool[")
 
 

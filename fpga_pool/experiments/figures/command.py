@@ -154,11 +154,11 @@ _SEEDS: Mapping[str, tuple[int, ...]] = {"gangs": (0, 1, 2, 3, 4)}
 
 #: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
 PAPERS: Mapping[str, str] = {
-    "makespan": "makespan paper, figures 2 to 9",
-    "benefit": "benefit paper, figures 3 and 4, and ours from 5 on",
+    "makespan": "makespan paper, figures 2 to 9; 10: ours",
+    "benefit": "benefit paper, figures 3 and 4; 5 to 11: ours",
     "gangs": "two-tier paper, figures 6 to 14; 15: Lublin's model, 16: a trace",
-    "lattice": "lattice paper, figures 3 and 4",
-    "learned": "learned placement paper, figures 3 to 13",
+    "lattice": "lattice paper, figures 3 and 4; 5: ours",
+    "learned": "learned placement paper, figures 3 to 13; 14: ours",
 }
 ALL = "all"
 #: Papers whose figures can be made of more than the full numbers.

@@ -2,6 +2,7 @@ import csv
 import html
 import json
 import re
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_every_paper_numbers_its_figures_once():
     numbers = [experiment.number for experiment in EXPERIMENTS]
     assert numbers == sorted(set(numbers))
     assert "makespan" in PAPERS
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_heading_names_every_figure_of_its_paper(paper):
+    named = set()
+    for first, word, last in re.findall(r"(\d+)(?: (to|and) (\d+))?", PAPERS[paper]):
+        named |= set(range(int(first), int(last) + 1)) if word == "to" else {int(first), int(last or first)}
+    experiments = import_module(f"fpga_pool.experiments.figures.{paper}").EXPERIMENTS
+    assert named == {experiment.number for experiment in experiments}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_a_paper_states_is_of_a_panel_of_its_figure(paper):
+    for experiment in import_module(f"fpga_pool.experiments.figures.{paper}").EXPERIMENTS:
+        assert {stated.panel for stated in experiment.stated} <= {panel.key for panel in experiment.panels}
 
 
 def test_thins_out_places_evenly_and_keeps_the_ends():

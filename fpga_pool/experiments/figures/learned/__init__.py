@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from fpga_pool.core.cluster.dqn import Ncf
-from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, Stated
 from fpga_pool.experiments.figures.learned import runs
 from fpga_pool.experiments.figures.learned.ours import COMPARED
 from fpga_pool.experiments.figures.learned.runs import ECT, PAPER, PATS, RANDOM, Case
@@ -149,8 +149,9 @@ def _measure_busy(node: int | None, _: None, seed: int, settings: Settings) -> I
             yield Sample("use", part / 8, name, seed, 100 * float(mean.mean()))
 
 
-def _busy_experiment(number: int, node: int | None, paper: str) -> Experiment:
+def _busy_experiment(number: int, node: int | None, mean: float, more: str = "") -> Experiment:
     title = f"use of the accelerators of {'the cluster' if node is None else 'node 1'}"
+    paper = f"IAWP {mean:g}{more}"
 
     def claims(samples: Samples) -> list[Claim]:
         ours = {name: samples.overall("use", name) for name in samples.series("use")}
@@ -165,11 +166,12 @@ def _busy_experiment(number: int, node: int | None, paper: str) -> Experiment:
         places={node: (None,)},
         measure=_measure_busy,
         claims=claims,
+        stated=(Stated("use", PAPER, mean, mean),),
     )
 
 
-BUSY_CLUSTER = _busy_experiment(9, None, "IAWP 83, 14.7 more than the others")
-BUSY_NODE_1 = _busy_experiment(10, 0, "IAWP 87")
+BUSY_CLUSTER = _busy_experiment(9, None, 83.0, ", 14.7 more than the others")
+BUSY_NODE_1 = _busy_experiment(10, 0, 87.0)
 
 
 def _measure_balance(_: str, tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
@@ -290,6 +292,7 @@ SIZE = Experiment(
     places={"speedup": SIZES_MB},
     measure=_measure_speedup,
     claims=_speedup_claims,
+    stated=(Stated("speedup", PAPER, 5.0, 10.0),),
 )
 
 # ---- Figure 13
