@@ -24,7 +24,7 @@ def test_a_page_shows_what_its_commands_print(name, tmp_path):
         pytest.skip("curl is not installed")
     for file, size in INPUTS.items():
         (tmp_path / file).write_bytes(bytes(size))
-    for file in ("doc", "README.md", "LICENSE"):
+    for file in ("doc", "tests", "README.md", "LICENSE"):
         (tmp_path / file).symlink_to(ROOT / file)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     pool = any(re.search(r"fpga-pool(-standalone)?( |$)", one.text) for one in SHOWN[name])
