@@ -183,7 +183,10 @@ def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
         (2.0, "READY", "LOADING"),
         (2.25, "LOADING", "READY"),
     )
-    history = [HistoryEntry(NOW_S + at, "SlotChanged", *states, number) for number, (at, *states) in enumerate(events)]
+    history = [
+        HistoryEntry(NOW_S + at, "SlotChanged", before, after, number)
+        for number, (at, before, after) in enumerate(events)
+    ]
     pool.change(0, function="wordcount", history=tuple(history))
     dashboard.open("schedule")
     load = page.get_by_role("button", name=f"load of aes into {slot.name}, 0.50 s")

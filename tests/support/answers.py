@@ -181,8 +181,8 @@ class FixedPool:
                 jobs = [show(job) for job, changed in zip(self.jobs, self.changed_in, strict=True) if changed > after]
                 return encode({"jobs": jobs, "seen": str(self.rounds), "at": date(self.now_s())})
             case ["flows"]:
-                waiting = [job for job in self.jobs if job.state is JobState.WAITING_INPUT]
-                return encode({"flows": [show(flow_of(job, MEASURED_BPS, self.now_s())) for job in waiting]})
+                sent = [job for job in self.jobs if job.state is JobState.WAITING_INPUT]
+                return encode({"flows": [show(flow_of(job, MEASURED_BPS, self.now_s())) for job in sent]})
             case ["usage"]:
                 return encode({"usage": [show(row) for row in self.usage()], "links": []})
             case ["quotas"]:
