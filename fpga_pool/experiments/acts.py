@@ -84,6 +84,7 @@ class _Stage:
             "agent": {"guest_driver": "simulated", "simulated_guests_dir": self.guests, "hook_socket": self.hook},
         }  # fmt: skip
         self._process: subprocess.Popen[str]
+        self.endpoint: str
         self.client: Client
         self._port = _free_port()
 
@@ -97,8 +98,8 @@ class _Stage:
 
     def start(self) -> None:
         """Start the pool, on the state that it has left."""
-        self._process, endpoint = start_pool(self.directory, self._options, self._port)
-        self.client = Client(endpoint)
+        self._process, self.endpoint = start_pool(self.directory, self._options, self._port)
+        self.client = Client(self.endpoint)
 
     def kill(self) -> None:
         """Kill the process, which has no time to save anything."""
@@ -213,6 +214,7 @@ def perform(directory: Path, console: Console) -> list[Act]:
         tempfile.TemporaryDirectory(prefix="fpga-pool-") as sockets,
         _Stage(directory, Path(sockets), console) as stage,
     ):
+        console.print(f"watch it on {stage.endpoint}/dashboard/", style="dim", highlight=False)
         gangs = _Gangs(stage)
         for name, act in (
             ("a virtual machine takes a slot", lambda: _lease(stage)),

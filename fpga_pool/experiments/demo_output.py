@@ -114,7 +114,7 @@ def print_policies(measured: Sequence[Measured], console: Console) -> None:
 
 def _seconds(seconds: float) -> str:
     """Round to three digits or more."""
-    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
+    return f"{seconds:.{2 if seconds < 10 else 1 if seconds < 100 else 0}f}"
 
 
 def print_results(measured: Measured, console: Console) -> None:
