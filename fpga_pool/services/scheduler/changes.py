@@ -3,12 +3,12 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.objects.pool import Batch, Job
+from fpga_pool.model.objects.pool import Batch, Job, JobState
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
@@ -34,6 +34,10 @@ class Committed:
     #: By index, without their histories.
     jobs: Sequence[Job]
     seen: dict[str, int]
+
+    def in_states(self, states: Collection[JobState]) -> list[Job]:
+        """Return its jobs in some states (none named = any)."""
+        return [job for job in self.jobs if not states or job.state in states]
 
 
 def _committed(tx: SqlTransaction) -> dict[str, Committed]:

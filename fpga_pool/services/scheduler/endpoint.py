@@ -41,17 +41,15 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, answers
-from fpga_pool.services.scheduler.changes import LOOK_S, Committed
+from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import TenantRequests
+from fpga_pool.services.scheduler.requests import Context, TenantRequests
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.transfer.tokens import Purpose, source_of
 
 LOG = logging.getLogger(__name__)
-
-Context = dict[str, Any]
 
 #: States of jobs that have had a place, or need none any more.
 _PLANNED = frozenset(JobState) - {JobState.PENDING}
@@ -101,7 +99,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         if committed is None:
             jobs, seen = service.store.changed_jobs(batch.uuid, states=_PLANNED)
         else:
-            jobs, seen = _in_states(committed, _PLANNED)
+            jobs, seen = committed.in_states(_PLANNED), committed.seen
         tickets = tuple(self._first_tickets(batch.project_id, limits, jobs))
         return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
 
@@ -168,7 +166,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
                 if committed is None:
                     jobs, seen = look()
                 elif any(seen.get(name, -1) < at for name, at in committed.seen.items()):
-                    jobs, seen = _in_states(committed, states)
+                    jobs, seen = committed.in_states(states), committed.seen
                 else:
                     jobs = []  # what was seen is as new
                 left_s = give_up_s - time.monotonic()
@@ -378,11 +376,6 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
         except (InvalidInput, HostTaken, LateMessage):
             self._service.heartbeat_intake.refused(str(host))
             raise
-
-
-def _in_states(committed: Committed, states: Collection[JobState]) -> tuple[list[Job], dict[str, int]]:
-    """Return the jobs of a batch in some states (none named = any), and the generation of their shard."""
-    return [job for job in committed.jobs if not states or job.state in states], committed.seen
 
 
 def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:
