@@ -125,13 +125,14 @@ class Reception(connections.ConnectionManager):
             closed = self._is_closed
             if not closed:
                 self._back.append(conn)
-        with suppress(OSError):
-            if closed:
-                conn.socket.settimeout(self.server.timeout)
-                conn.socket.sendall(conn.wfile.rest)
-                self._end(conn)
-            else:
+        if not closed:
+            with suppress(OSError):
                 self._waker.send(b"\0")
+            return
+        with suppress(OSError):
+            conn.socket.settimeout(self.server.timeout)
+            conn.socket.sendall(conn.wfile.rest)
+        self._end(conn)
 
     def left(self, conn: ReceivedConnection) -> None:
         """Count a connection no more."""

@@ -4,6 +4,7 @@ import json
 import re
 import select
 import socket
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -189,6 +190,27 @@ def test_a_client_that_reads_late_gets_the_whole_answer_and_one_that_does_not_re
             assert len(heard.partition(b"\r\n\r\n")[2]) == LARGE
             time.sleep(3.0)
             assert len(answer(never)) < LARGE
+
+
+def test_an_answer_that_is_made_while_the_server_ends_arrives_whole():
+    asked, ends = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        asked.set()
+        assert ends.wait(WAIT_S)
+        start_response("200 OK", [("Content-Length", str(LARGE))])
+        return [b"x" * LARGE]
+
+    server = ApiServer(app, "127.0.0.1", 0)
+    (sock,) = opened(server.start(), GET + b"\r\n")
+    with sock:
+        assert asked.wait(WAIT_S)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        time.sleep(0.5)  # it waits for the answer
+        ends.set()
+        assert len(answer(sock).partition(b"\r\n\r\n")[2]) == LARGE
+        stopping.join(WAIT_S)
 
 
 def test_answers_that_nobody_takes_are_bounded():
