@@ -189,11 +189,10 @@ def _log(response: Response) -> Response:
 
     The request id of the line is also in the response.
     """
-    refused = response.status_code if 400 <= response.status_code < 500 else None
-    shown = request.method not in ("GET", "HEAD", "OPTIONS") and (
-        refused is None or current_app.extensions[_REFUSALS].is_shown(str(refused))
-    )
-    level = logging.INFO if shown else logging.DEBUG
+    level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
+    if level == logging.INFO and 400 <= response.status_code < 500:
+        refusals: Refusals = current_app.extensions[_REFUSALS]
+        level = logging.INFO if refusals.is_shown(str(response.status_code)) else logging.DEBUG
     took_s = time.monotonic() - g.begin_s
     LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, 1000 * took_s)
     _count(response.status_code, took_s)

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from fpga_pool.api import stack
+from support.waiting import wait_until
 
 
 class Scheduler:
@@ -41,8 +42,7 @@ def test_nobody_waits_for_an_answer_that_another_one_waits_for(check, monkeypatc
     check._scheduler.answers.clear()
     other = threading.Thread(target=check.healthcheck, args=(0,))
     other.start()
-    while check._scheduler.asked < 2:
-        pass
+    wait_until(lambda: check._scheduler.asked == 2, "the other one asks")
     assert check.healthcheck(0).reason == "scheduler scheduler-1 answers and reads the database"
     check._scheduler.answers.set()
     other.join(30)

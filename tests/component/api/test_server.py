@@ -148,30 +148,27 @@ def test_requests_sent_at_once_and_a_body_that_waits_for_leave_are_answered_in_o
 LARGE = 30 * 2**20
 
 
+@contextlib.contextmanager
 def serving(answer, **limits):
-    """Serve an application that gives this answer to everybody."""
+    """Serve an application that gives this answer to everybody; give its URL."""
 
     def app(environ, start_response):
         start_response("200 OK", [("Content-Length", str(len(answer)))])
         return [answer]
 
-    return contextlib.closing(Served(app, ReceptionLimits(**limits)))
-
-
-class Served:
-    def __init__(self, app, limits):
-        self._server = ApiServer(app, "127.0.0.1", 0, limits)
-        self.url = self._server.start()
-
-    def close(self):
-        self._server.stop()
+    server = ApiServer(app, "127.0.0.1", 0, ReceptionLimits(**limits))
+    url = server.start()
+    try:
+        yield url
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
 def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
     """There are twice as many of them as threads; their deadlines are not reached."""
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(serving(b"x" * 2**20, answer_s=600.0)).url
+        url = stack.enter_context(serving(b"x" * 2**20, answer_s=600.0))
         for sock in opened(url, GET + ending + b"\r\n", times=64):
             stack.enter_context(sock)
         assert ask(url, "GET", "/") == (200, b"x" * 2**20)
@@ -179,14 +176,16 @@ def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
 def test_a_client_that_reads_late_gets_the_whole_answer_and_one_that_does_not_read_is_ended(ending):
-    with serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 2) as served:
-        (late,), (never,) = opened(served.url, GET + ending + b"\r\n"), opened(served.url, GET + ending + b"\r\n")
+    with serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 2) as url:
+        late, never = opened(url, GET + ending + b"\r\n", times=2)
         with late, never:
             time.sleep(0.5)
             heard = b""
             late.settimeout(WAIT_S)
             while not heard.endswith(b"x" * 100) or len(heard) < LARGE:
-                heard += late.recv(2**20)
+                part = late.recv(2**20)
+                assert part, "it ends early"
+                heard += part
             assert len(heard.partition(b"\r\n\r\n")[2]) == LARGE
             time.sleep(3.0)
             assert len(answer(never)) < LARGE
@@ -214,8 +213,8 @@ def test_an_answer_that_is_made_while_the_server_ends_arrives_whole():
 
 
 def test_answers_that_nobody_takes_are_bounded():
-    with serving(b"x" * LARGE, answer_s=600.0, held_bytes=2 * LARGE) as served, contextlib.ExitStack() as stack:
-        held = [stack.enter_context(sock) for sock in opened(served.url, GET + b"Connection: close\r\n\r\n", times=8)]
+    with serving(b"x" * LARGE, answer_s=600.0, held_bytes=2 * LARGE) as url, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(sock) for sock in opened(url, GET + b"Connection: close\r\n\r\n", times=8)]
         time.sleep(1.0)
         whole = [len(answer(sock)) > LARGE for sock in held]
         assert 1 <= sum(whole) <= 3
