@@ -164,6 +164,9 @@ MessagingError = messaging.MessagingException
 #: The two of them that say nothing about the other side: it may be away, or slow.
 NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 
+#: What comes with a call: proof of its sender, and the ids of the request.
+Context = dict[str, Any]
+
 #: What an endpoint implements.
 TARGET = messaging.Target(version=VERSION)
 

@@ -6,7 +6,6 @@ The database is the truth about them: it is read again before an agent is let lo
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput
 from fpga_pool.model.lifecycle.notifications import notifications
@@ -18,15 +17,13 @@ from fpga_pool.model.rules.shared.designs import change_design, create_design, u
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.rpc.identity import is_by, key_text
 from fpga_pool.rpc.tracing import causing_request
-from fpga_pool.rpc.transport import answers
+from fpga_pool.rpc.transport import Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.designs import bitstream_of, remove_design, store_bitstream
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
-
-Context = dict[str, Any]
 
 
 class DesignRequests:

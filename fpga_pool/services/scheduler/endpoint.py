@@ -9,7 +9,7 @@ from typing import Any
 
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound, QuotaExceeded
-from fpga_pool.model.fields import Count, HostName, Id, ProjectId
+from fpga_pool.model.fields import Count, Id, ProjectId
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -40,12 +40,12 @@ from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
-from fpga_pool.rpc.transport import TARGET, answers
+from fpga_pool.rpc.transport import TARGET, Context, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import Context, TenantRequests
+from fpga_pool.services.scheduler.requests import TenantRequests
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.transfer.tokens import Purpose, source_of
 
@@ -316,7 +316,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     # Agents
 
     @answers
-    def enroll(self, context: Context, host: HostName, key: str, proof: str) -> bool:
+    def enroll(self, context: Context, host: str, key: str, proof: str) -> bool:
         return self._service.keys.enroll(host, key, proof)
 
     @answers

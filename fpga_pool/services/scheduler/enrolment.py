@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, StorageFull
+from fpga_pool.model.codec import read
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound, StorageFull
+from fpga_pool.model.fields import HostName
 from fpga_pool.model.objects.hosts import Enrolment, approved, invited, offered
 from fpga_pool.rpc.identity import Role, key_of_text
 from fpga_pool.services.clock import Clock
@@ -49,8 +51,7 @@ class KeyRing:
     def enroll(self, host: str, key: str, proof: str) -> bool:
         """Take in the key that an agent offers; return whether it is that of its host now."""
         key_of_text(key)
-        if not host or len(host) > 255:
-            raise InvalidInput("host: expected 1 to 255 characters")
+        read(HostName, host, "host")
 
         def change(known: Enrolment | None, pending: int) -> Enrolment:
             if known is None and pending >= MOST_PENDING:
@@ -78,6 +79,7 @@ class KeyRing:
 
 def invite(store: Store, host: str, now_s: float) -> str:
     """Return a new one-time code with which the pool accepts the key of a host."""
+    read(HostName, host, "host")
     code = secrets.token_urlsafe(18)
     store.change_enrolment(host, lambda known, _: invited(known or Enrolment(host=host), code, now_s))
     return code

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
 from fpga_pool.model.messages.counters import HostLoad
@@ -22,14 +22,12 @@ from fpga_pool.model.rules.shared.cards import (
 )
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.transport import NO_ANSWER, answers
+from fpga_pool.rpc.transport import NO_ANSWER, Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.purge import delete_slots
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
-
-Context = dict[str, Any]
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.model.exceptions import Conflict, InvalidInput
@@ -48,7 +48,7 @@ from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.tracing import causing_request
-from fpga_pool.rpc.transport import answers
+from fpga_pool.rpc.transport import Context, answers
 from fpga_pool.services.scheduler.metrics import pool_counts, work_counts
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.quotas import DAY_S, quota, set_limits, unset_limits, usage
@@ -56,7 +56,6 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-Context = dict[str, Any]
 T = TypeVar("T")
 
 #: Longer periods are added up by their parts: what one request reads is limited.

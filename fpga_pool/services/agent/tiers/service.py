@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fpga_pool.drivers.tiers.domain import TierDriver, TieredGuest
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.flavor import GuestTier, Tier
-from fpga_pool.rpc.transport import TARGET, answers
+from fpga_pool.rpc.transport import TARGET, Context, answers
 from fpga_pool.services.agent.tiers.layout import Book, Entry, Place, find_pcpus, rearranged
 from fpga_pool.services.loop import Loop
 
@@ -330,8 +330,6 @@ class Tiers:
 
 
 # ---- RPC
-
-Context = dict[str, Any]
 
 
 class TierEndpoint:
