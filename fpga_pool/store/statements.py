@@ -21,6 +21,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
     type_coerce,
     update,
 )
@@ -319,7 +320,16 @@ LIVE = {
 #: The migrations of `gang`, oldest first.
 MIGRATIONS_OF_GANG = all_of(Migration).where(MIGRATIONS.c.gang_uuid == bindparam("gang")).order_by(MIGRATIONS.c.attempt)
 
-# ---- The outbox, shards and schedulers
+# ---- Sessions, the outbox, shards and schedulers
+
+#: PostgreSQL ends the sessions of `application` that have waited for their client within a transaction for `longest_s`.
+#: Its own timeout does not run in the middle of a pipeline, nor after the flush that psycopg ends `executemany` with.
+END_STALLED = text("""
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = :application AND datname = current_database() AND usename = current_user
+AND wait_event_type = 'Client' AND xact_start IS NOT NULL
+AND clock_timestamp() - state_change > make_interval(secs => :longest_s)
+""")
 
 
 @cache

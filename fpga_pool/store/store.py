@@ -22,7 +22,7 @@ from fpga_pool.store import columns, engine
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
+from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
 from fpga_pool.store.tables import (
     ENROLMENTS,
     HOSTS,
@@ -231,7 +231,18 @@ class Store:
         with translated(), self._single_reads.connect() as connection:
             return [flow for (flows,) in connection.execute(asked) for flow in flows]
 
-    # Shards ----------------------------------------------------------------------------------------------------
+    # Sessions, shards ------------------------------------------------------------------------------------------
+
+    @property
+    def ends_stalled_sessions(self) -> bool:
+        """Whether `end_stalled_sessions` is to be called: other databases end such sessions themselves."""
+        return self.engine.dialect.name == "postgresql"
+
+    def end_stalled_sessions(self) -> list[int]:
+        """End the sessions of fpga_pool whose client stalls within a transaction; return their numbers."""
+        with translated(), self._single_reads.connect() as connection:
+            which = {"application": engine.APPLICATION, "longest_s": engine.IDLE_TRANSACTION_TIMEOUT_S}
+            return [number for number, ended in connection.execute(END_STALLED, which) if ended]
 
     def ensure_shards(self, names: Collection[str], now_s: float) -> None:
         """Have these shards exist, without an owner where they are new."""

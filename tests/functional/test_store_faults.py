@@ -12,22 +12,25 @@ from sqlalchemy import event, text
 
 from fpga_pool.model.exceptions import Contended, InvalidInput, ServiceUnavailable
 from fpga_pool.model.objects.pool import Batch
+from fpga_pool.services.loop import Loop
 from fpga_pool.store import Store
 from support.servers import MariaDB, PostgreSQL
 
 SHARD, OWNER = "shard-0", "scheduler-0"
 BATCH = Batch(uuid="b" * 36, project_id="p", user_id="u", name="", policy="ect", created_at=1.0, jobs=1)
 
-#: Changes a batch, says so, and keeps the transaction open until it is told to go on.
+#: Changes a batch, adds others, says so, and keeps the transaction open until it is told to go on.
 STALLING_WRITER = """
 import sys
 from dataclasses import replace
 from fpga_pool.store import Store
 
-url, epoch, batch = sys.argv[1:]
+url, epoch, batch, *others = sys.argv[1:]
 with Store(url).transaction("shard-0", "scheduler-0", int(epoch)) as tx:
-    tx.save(replace(tx.batch(batch), jobs_completed=1))
-    tx.batches()
+    found = tx.batch(batch)
+    tx.save(replace(found, jobs_completed=1))
+    tx.flush()
+    tx.add(*(replace(found, uuid=other) for other in others))
     print("changed", flush=True)
     sys.stdin.readline()
 """
@@ -143,8 +146,21 @@ def test_a_start_waits_for_a_server_that_starts_too(server, url, store):
     starting.join()
 
 
-def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(server, url, shard, count, completed):
-    command = [sys.executable, "-c", STALLING_WRITER, url, str(shard.epoch), BATCH.uuid]
+@pytest.fixture
+def sessions_end(store):
+    """End sessions that stall, as schedulers do where the database does not."""
+    loop = Loop("end-stalled", lambda: bool(store.end_stalled_sessions()), 0.2)
+    if store.ends_stalled_sessions:
+        loop.start()
+    yield
+    loop.stop()
+
+
+@pytest.mark.parametrize("others", [[], ["c" * 36, "d" * 36]], ids=["after a statement", "after one for several rows"])
+def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(
+    server, url, shard, count, completed, sessions_end, others
+):
+    command = [sys.executable, "-c", STALLING_WRITER, url, str(shard.epoch), BATCH.uuid, *others]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as stalled:
         try:

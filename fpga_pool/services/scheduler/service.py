@@ -72,6 +72,8 @@ StoredT = TypeVar("StoredT")
 
 #: For compiled loops from the cache, where the processors have other work.  Compiling them takes longer.
 PREPARING_S = 10.0
+#: How often sessions of the database are looked for whose client stalls while it holds locks.
+STALLED_S = 2.0
 #: What ended long ago is looked for so often, or so many times within a shorter retention.
 PURGE_S, PURGES = 3600.0, 10
 
@@ -171,6 +173,7 @@ class SchedulerService:
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, purge_interval_s(settings.retention_s))] if settings.retention_s else []),
+            *([Loop("end-stalled", self._end_stalled, STALLED_S)] if self.store.ends_stalled_sessions else []),
             *([] if self.departures is None else [self.departures.loop]),
             *([Loop("tiers", self._tier_migrations.step, MOVES_S)] if self._tier_migrations is not None else []),
         ]
@@ -370,6 +373,11 @@ class SchedulerService:
             removed = purge(self.store, self.clock() - self.settings.retention_s)
             if said := ", ".join(f"{count} {kind}" for kind, count in removed.items() if count):
                 LOG.info("removed from the database: %s", said)
+        return False
+
+    def _end_stalled(self) -> bool:
+        if ended := self.store.end_stalled_sessions():
+            LOG.warning("ended sessions of the database whose client stalled within a transaction: %s", ended)
         return False
 
     def _note_alive(self) -> bool:
