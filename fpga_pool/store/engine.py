@@ -111,7 +111,8 @@ def _driver_code(error: BaseException) -> int | str | None:
 
 def _libpq_verdict(cause: BaseException | None) -> Literal["away", "refused"] | None:
     """Return what an error means that came about before a server gave it a code; None if it is of another kind."""
-    if type(cause).__name__ != "OperationalError" or getattr(cause, "sqlstate", cause) is not None:
+    kinds = {kind.__name__ for kind in type(cause).__mro__}
+    if "OperationalError" not in kinds or getattr(cause, "sqlstate", cause) is not None:
         return None
     message = str(cause)
     return "refused" if "FATAL:" in message and not _PG_NOT_NOW.search(message) else "away"

@@ -1,11 +1,14 @@
 """Each complaint of a database driver becomes one error of the pool's own."""
 
+import socket
+
 import pytest
 import sqlalchemy
 from oslo_db import exception as db
 from sqlalchemy.exc import OperationalError
 
 from fpga_pool.model import exceptions
+from fpga_pool.store import Store
 from fpga_pool.store.engine import translated
 
 
@@ -45,6 +48,15 @@ def test_database_errors_become_domain_errors(error, expected):
         raise error
     assert type(raised.value) is expected
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("driver", ["mysql+pymysql", "postgresql+psycopg"])
+def test_a_server_that_takes_connections_and_says_nothing_is_away(driver):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        limit = "read_timeout=1" if driver.startswith("mysql") else "connect_timeout=2"
+        url = f"{driver}://user:word@127.0.0.1:{silent.getsockname()[1]}/pool?{limit}"
+        with pytest.raises(exceptions.ServiceUnavailable, match="does not respond; try again later"):
+            Store(url, max_retries=0)
 
 
 def test_mistakes_of_ours_stay_what_they_are():
