@@ -220,7 +220,8 @@ class _Rows:
         problem = BatchProblem(
             seconds=floats(np.where(reachable, view.compute_s(useful, functions, input_bytes), np.inf)),
             input_bytes=ints(self._left_bytes),
-            requester=ints([view.host_index[job.requester] for job in self.jobs]),
+            # Nothing of this problem sends to a subtask: its input is made where those before it computed.
+            requester=ints([view.host_index[job.requester or job.host] for job in self.jobs]),
             egress_bps=view.egress_bps,
             responder=ints(view.slot_host[useful]),
             ingress_bps=view.ingress_bps,

@@ -89,6 +89,21 @@ def test_the_first_input_may_come_from_a_server_of_the_project(pool, submit, ste
     assert step() == ["a"]
 
 
+def test_batches_are_planned_again_around_a_subtask_that_waits(pool, submit, step):
+    submit(subtask("a"), subtask("b", "a"))
+    step()
+    complete(pool, "a")
+    step()
+    pool.create(*["aes"] * 6)
+    pool.plan()
+    asked = pool.asked(movable=False)
+    row = [job.uuid for job in asked.jobs].index(UUIDS["b"])
+    problem = asked.underway.problem
+    assert problem.requester[row] == problem.responder[asked.underway.accelerator[row]]
+    assert problem.input_bytes[row] == 0
+    assert pool.replan(asked).moved == []
+
+
 def test_agents_keep_the_results_that_others_read_whoever_has_them(pool, submit, step):
     submit(subtask("a"), subtask("b", "a"))
     pool.sent()
