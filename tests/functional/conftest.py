@@ -282,6 +282,7 @@ def end_and_audit():
         state_dirs = {host: pool.directory / host for host in pool.hosts}
         assert findings_at_rest(database_url, state_dirs) == []
         assert pool.end() == dict.fromkeys(pool.names, 0)
+        assert pool.unforeseen() == []
         assert idle_findings(database_url, timeout_s=0.0) == []
         assert journal_findings(database_url, state_dirs) == []
         return completed_jobs(database_url, also)

@@ -6,6 +6,7 @@ files.  What the pool needs beside it, RabbitMQ and a database server, is in `su
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,12 @@ POLL_INTERVAL_S = 0.1
 
 #: Lines of a log that are shown where something went wrong.
 LAST_LINES = 40
+#: In a log, an error with a traceback of ours or of a call that we serve.
+UNFORESEEN = re.compile(
+    r"^(?P<what>.* ERROR (?P<logger>fpga_pool\S*|oslo_messaging\.rpc\.server) \[.*)\n(?:.*\n)??"
+    r".* ERROR (?P=logger) Traceback \(",
+    re.MULTILINE,
+)
 
 API = "api"
 
@@ -294,6 +301,14 @@ class Deployment:
     def log_file(self, name: str) -> Path:
         """Return where a process logs to."""
         return self.directory / f"{name}.log"
+
+    def unforeseen(self) -> list[str]:
+        """Return the errors that processes have logged with a traceback: nothing expects and explains them."""
+        found = []
+        for name in self.names:
+            log = self.log_file(name).read_text(errors="replace")
+            found += [f"{name}: {error['what']}" for error in UNFORESEEN.finditer(log)]
+        return found
 
     def last_lines(self, name: str) -> str:
         """Return the end of a process's log."""
