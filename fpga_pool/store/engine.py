@@ -76,7 +76,7 @@ def _translation(error: Exception) -> FpgaPoolError | None:
     if code in _FULL:
         return StorageFull("the database is full: nothing was stored; free space on its disk and try again")
     if code in _BUSY or isinstance(error, PoolTimeout):
-        return ServiceUnavailable("the database is busy with other writers; try again later")
+        return ServiceUnavailable(BUSY)
     if code in _GIVES_WAY or isinstance(error, db.DBDeadlock):
         return Contended("the database aborted the transaction in favour of other writers; try again")
     if is_away(error):
@@ -118,10 +118,9 @@ def _libpq_verdict(cause: BaseException | None) -> Literal["away", "refused"] | 
     return "refused" if "FATAL:" in message and not _PG_NOT_NOW.search(message) else "away"
 
 
-# ---- Engines
-
-#: How long a writer waits for another one.
+#: How long a writer waits for another one, and what it is told then.
 BUSY_TIMEOUT_S = 30.0
+BUSY = "the database is busy with other writers; try again later"
 #: After which silence within a transaction a server ends the session, and so its locks: those of a scheduler that is
 #: stalled or cut off.  Our transactions pause for milliseconds; others wait for the locks for BUSY_TIMEOUT_S.
 IDLE_TRANSACTION_TIMEOUT_S = 5

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text, to_text
-from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
+from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, ServiceUnavailable, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
 from fpga_pool.model.messages.counters import HostCounters, HostLoad
 from fpga_pool.model.objects.hosts import Enrolment
@@ -89,6 +90,8 @@ class Store:
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
         self._memory = Memory()
+        #: Held by the thread that changes a shard, by its name.
+        self._turns: dict[str, threading.Lock] = {}
 
     def close(self) -> None:
         """Give up all connections."""
@@ -135,7 +138,7 @@ class Store:
         shard was lost since. Without an owner (a request of another process) the transaction acts for the present one.
         NotFound if there is no such shard.
         """
-        with self._writing() as connection:
+        with self._turn(shard), self._writing() as connection:
             if owner is None:
                 _lock(connection, shard)
             else:
@@ -357,6 +360,21 @@ class Store:
         with self._writing() as connection:
             if not connection.execute(update(TIME_MODELS).where(this).values(fit)).rowcount:
                 connection.execute(insert(TIME_MODELS), {"function": function, "board": board, **fit})
+
+    @contextmanager
+    def _turn(self, shard: str) -> Iterator[None]:
+        """Let one thread after the other change a shard.
+
+        The database would serialise them as well. But where this process stops, or is cut off, each of those that wait
+        in the database gets the shard in its turn, and keeps it until the database ends its session.
+        """
+        turn = self._turns.setdefault(shard, threading.Lock())
+        if not turn.acquire(timeout=engine.BUSY_TIMEOUT_S):
+            raise ServiceUnavailable(engine.BUSY)
+        try:
+            yield
+        finally:
+            turn.release()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

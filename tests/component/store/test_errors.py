@@ -1,5 +1,6 @@
 """Each complaint of a database driver becomes one error of the pool's own."""
 
+import contextlib
 import socket
 
 import pytest
@@ -8,7 +9,7 @@ from oslo_db import exception as db
 from sqlalchemy.exc import OperationalError
 
 from fpga_pool.model import exceptions
-from fpga_pool.store import Store
+from fpga_pool.store import Store, engine
 from fpga_pool.store.engine import translated
 
 
@@ -65,13 +66,22 @@ def test_mistakes_of_ours_stay_what_they_are():
         raise error
 
 
-def test_a_writer_that_waited_too_long_is_told_to_come_back(store, begin):
+def test_a_writer_that_waited_too_long_for_another_process_is_told_to_come_back(store, shard, begin):
     def hurry(connection, _record):
         connection.execute("PRAGMA busy_timeout = 10")
 
-    sqlalchemy.event.listen(store.engine, "connect", hurry)
-    store.engine.dispose()
+    with contextlib.closing(Store(str(store.engine.url))) as other:
+        sqlalchemy.event.listen(other.engine, "connect", hurry)
+        other.engine.dispose()
+        with begin(), pytest.raises(exceptions.ServiceUnavailable, match="busy"), other.transaction(shard.name):
+            pass
+
+
+def test_a_writer_that_waited_too_long_for_another_thread_is_told_to_come_back(begin, monkeypatch):
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", 0.01)
     with begin(), pytest.raises(exceptions.ServiceUnavailable, match="busy"), begin():
+        pass
+    with begin():
         pass
 
 
