@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import JobState, SlotState
+from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from support.answers import NOW_S, SUBTASKS, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
@@ -29,6 +30,30 @@ EDGES = """(graph) => {
     return [...graph.querySelectorAll(".edge")].map((edge) =>
         [0, edge.getTotalLength()].map((at) => boxAt(edge.getPointAtLength(at))));
 }"""
+
+
+#: Writes a moment of another day as the page does.
+CLOCK = "(at) => `${new Date(at).toLocaleDateString()} ${new Date(at).toLocaleTimeString()}`"
+
+
+class WaitingPipeline(FixedPool):
+    """One whose pipeline has completed its first subtask, and has a place for the second."""
+
+    def subtasks(self):
+        read, left, right, join = super().subtasks()
+        placed = {"state": JobState.STAGED, "slot": self.slots[0].name, "dispatched_at": NOW_S, "start_s": 60.0}
+        waiting = {"state": JobState.PENDING}
+        return [
+            read,
+            replace(left, **placed),
+            replace(right, **waiting, reason="waits for read"),
+            replace(join, **waiting, reason="waits for left, right"),
+        ]
+
+    def pipeline(self):
+        detail = super().pipeline()
+        running = replace(detail.pipeline, state=BatchState.RUNNING, jobs_completed=1)
+        return replace(detail, pipeline=running, pending_reason="subtasks wait for results", expected_at=NOW_S + 60)
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +157,7 @@ def test_usage_counts_the_slots_of_instances(dashboard, pool):
 def test_of_a_batch_that_waits_the_queue_tells_why_and_until_when(dashboard, pool):
     page = dashboard.page
     dashboard.open("queue")
-    clock = page.evaluate(
-        "(at) => `${new Date(at).toLocaleDateString()} ${new Date(at).toLocaleTimeString()}`", 1000 * (NOW_S + 60)
-    )
+    clock = page.evaluate(CLOCK, 1000 * (NOW_S + 60))
     reason_of = {name: page.get_by_role("row").filter(has_text=name).locator(".reason") for name in ("nightly", "next")}
     expect(reason_of["nightly"]).to_have_text("held by its owner")
     expect(reason_of["next"]).to_have_text(f"all slots are busy; expected {clock}")
@@ -157,6 +180,24 @@ def test_a_pipeline_is_a_graph_whose_subtasks_open_by_keyboard(browser, pool, sc
         boxes["right"].focus()
         page.keyboard.press("Enter")
         expect(page.locator("#detail h2")).to_have_text("job right")
+
+
+def test_a_pipeline_and_its_subtasks_tell_why_they_wait_and_until_when(browser):
+    pool = WaitingPipeline(HOSTS, RUNNING)
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
+        page = watched.page
+        watched.open("queue")
+        clock = page.evaluate(CLOCK, 1000 * (NOW_S + 60))
+        row = page.get_by_role("row").filter(has_text="diamond")
+        expect(row.locator(".reason")).to_have_text(f"subtasks wait for results; expected {clock}")
+        row.get_by_role("button").click()
+        detail = page.get_by_role("complementary", name="Detail")
+        for label, text in (("pending reason", "subtasks wait for results"), ("expected", clock)):
+            field = detail.locator("dt").filter(has_text=re.compile(f"^{label}$"))
+            expect(field.locator("xpath=following-sibling::dd[1]")).to_have_text(text)
+        assert detail.evaluate("(panel) => panel.scrollWidth === panel.clientWidth")
+        reasons = detail.get_by_role("table").locator(".note")
+        expect(reasons).to_have_text(["", f"expected {clock}", "waits for read", "waits for left, right"])
 
 
 def test_a_task_leads_to_its_slots_and_shares(dashboard, pool):

@@ -278,7 +278,9 @@ class FixedPool:
             uuid=PIPELINE, project_id="demo", user_id="demo", name="diamond", policy=PIPELINE_POLICY,
             created_at=NOW_S - 30, jobs=len(SUBTASKS), jobs_completed=len(SUBTASKS), state=BatchState.COMPLETED,
         )  # fmt: skip
-        return PipelineDetail(pipeline=pipeline, subtask_list=tuple(self.subtasks()))
+        return PipelineDetail(
+            pipeline=pipeline, pending_reason="", expected_at=None, subtask_list=tuple(self.subtasks())
+        )
 
     def task(self) -> TaskDetail:
         """Return its task, which has two slots."""

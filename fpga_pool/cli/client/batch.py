@@ -14,7 +14,7 @@ from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import Client
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.messages.requests import PlannedBatch, PlannedJob
+from fpga_pool.model.messages.requests import BatchDetail, PipelineDetail, PlannedBatch, PlannedJob
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
 
 _WATCH_INTERVAL_S = 0.5
@@ -50,6 +50,16 @@ def details(batch: Batch, jobs: Sequence[Job], **more: Any) -> One:
     return single(batch, _SUMMARY, job_list=as_jobs(jobs), **more)
 
 
+def prospects(detail: BatchDetail | PipelineDetail) -> Mapping[str, Any]:
+    """Return why a batch or pipeline waits, when it is expected to begin and end, and how late that is."""
+    return {
+        "pending_reason": detail.pending_reason,
+        "expected_at": detail.expected_at,
+        "ends_at": detail.ends_at,
+        "late_s": as_late(detail.late_s),
+    }
+
+
 class List(NewestLister):
     """List batches, newest first."""
 
@@ -64,14 +74,7 @@ class Show(OneObject):
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         detail = self.client.batch_detail(parsed_args.batch)
-        return details(
-            detail.batch,
-            self.client.jobs(detail.batch.uuid),
-            pending_reason=detail.pending_reason,
-            expected_at=detail.expected_at,
-            ends_at=detail.ends_at,
-            late_s=as_late(detail.late_s),
-        )
+        return details(detail.batch, self.client.jobs(detail.batch.uuid), **prospects(detail))
 
 
 class Watch(OneObject):

@@ -75,7 +75,8 @@ class Cancel(CancelWork):
 
 def details(detail: PipelineDetail) -> One:
     """Return a pipeline with its graph and its subtasks."""
-    columns, row = batch.details(detail.pipeline, detail.subtask_list, graph=as_text(detail.subtask_list))
+    subtasks = detail.subtask_list
+    columns, row = batch.details(detail.pipeline, subtasks, graph=as_text(subtasks), **batch.prospects(detail))
     return ["subtask_list" if name == "job_list" else name for name in columns], row
 
 

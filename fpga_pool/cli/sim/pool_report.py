@@ -17,12 +17,12 @@ from fpga_pool.cli.client.columns import Columns, Row, Table, table
 from fpga_pool.model import rest
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages.requests import PipelineDetail
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, Job, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.pipeline.outlook import pipeline_detail
 from fpga_pool.model.rules.shared.columns import Providers
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.services.audit import audit
@@ -126,9 +126,7 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
             columns, values = gang.details(gang_detail(tx, name, run.settings, run.policies.gangs, now_s))
         elif (found := store.get(Batch, name)) is not None:
             if found.policy == PIPELINE_POLICY:
-                columns, values = pipeline.details(
-                    PipelineDetail(pipeline=found, subtask_list=tuple(tx.batch_jobs(name)))
-                )
+                columns, values = pipeline.details(pipeline_detail(tx, found, run.catalogue, now_s))
             else:
                 columns, values = batch.details(found, tx.batch_jobs(name))
         elif (job := store.get(Job, name)) is not None:

@@ -173,6 +173,11 @@ class PipelineDetail:
     """A pipeline with its subtasks: the jobs of the batch that has its uuid."""
 
     pipeline: Flat[Batch]
+    #: As those of a batch.
+    pending_reason: str
+    expected_at: Moment | None
+    ends_at: Moment | None = None
+    late_s: Number | None = None
     #: By index: each follows its predecessors.
     subtask_list: tuple[Job, ...]
 

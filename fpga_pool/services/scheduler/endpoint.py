@@ -14,7 +14,6 @@ from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
-    BatchDetail,
     Calibration,
     FunctionInfo,
     JobChanges,
@@ -30,7 +29,6 @@ from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
-from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
@@ -74,17 +72,6 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     def job(self, context: Context, project_id: str, uuid: str) -> Job:
         with self._service.store.looking() as tx:
             return owned(tx.job(uuid), project_id, "job")
-
-    @answers
-    def batch_detail(self, context: Context, project_id: str, uuid: str) -> BatchDetail:
-        service = self._service
-        with service.store.reading() as tx:
-            batch = owned_batch(tx, uuid, project_id)
-            if batch.policy != TASK_POLICY:
-                functions = tx.pending_functions(uuid)
-                return batch_detail(tx, batch, functions, service.designs.visible(tx, project_id), service.clock())
-        task = self._task_detail(project_id, uuid)
-        return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers
     def create_batch(self, context: Context, request: BatchRequest, wait_s: float) -> JobChanges:

@@ -9,6 +9,7 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
     BatchChange,
+    BatchDetail,
     EventPage,
     GangDetail,
     Page,
@@ -26,7 +27,7 @@ from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.progress import Flow, flow_of
 from fpga_pool.model.objects.quotas import ProjectLimits, Quota, QuotaLimits, Resource
-from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.objects.tasks import TASK_POLICY, Task
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import (
     cancel_batch,
@@ -36,10 +37,12 @@ from fpga_pool.model.rules.batch.admission import (
     hold_jobs,
     owned_batch,
 )
+from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.pipeline.outlook import pipeline_detail, pipeline_outlook
 from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.reports import require_agent
@@ -98,6 +101,19 @@ class TenantRequests:
     @answers
     def batches(self, context: Context, page: Page) -> list[Batch]:
         return self._page(Batch, page)
+
+    @answers
+    def batch_detail(self, context: Context, project_id: str, uuid: str) -> BatchDetail:
+        service = self._service
+        with service.store.reading() as tx:
+            batch = owned_batch(tx, uuid, project_id)
+            known = service.designs.visible(tx, project_id), service.clock()
+            if batch.policy == PIPELINE_POLICY:
+                return pipeline_outlook(tx, batch, tx.batch_jobs(uuid), *known)
+            if batch.policy != TASK_POLICY:
+                return batch_detail(tx, batch, tx.pending_functions(uuid), *known)
+        task = self._task_detail(project_id, uuid)
+        return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers
     def jobs(self, context: Context, page: Page) -> list[Job]:
@@ -204,9 +220,10 @@ class TenantRequests:
 
     @answers
     def pipeline(self, context: Context, project_id: str, uuid: str) -> PipelineDetail:
-        with self._service.store.reading() as tx:
+        service = self._service
+        with service.store.reading() as tx:
             batch = owned_pipeline(tx, uuid, project_id)
-            return PipelineDetail(pipeline=batch, subtask_list=tuple(tx.batch_jobs(uuid)))
+            return pipeline_detail(tx, batch, service.designs.visible(tx, project_id), service.clock())
 
     @answers
     def cancel_pipeline(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:

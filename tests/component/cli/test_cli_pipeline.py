@@ -85,6 +85,8 @@ def test_a_pipeline_is_listed_shown_drawn_and_cancelled(run, pool, serve, tmp_pa
         "right (sha256) PENDING",
         "   left + right -> both (sha256) PENDING",
     ]
+    assert shown["pending_reason"] == "it is about to be planned"
+    assert shown["expected_at"] >= shown["created_at"]
     drawn = ElementTree.fromstring((tmp_path / "graph.svg").read_text())
     svg = "{http://www.w3.org/2000/svg}"
     assert len(drawn.findall(f"{svg}g")) == 3

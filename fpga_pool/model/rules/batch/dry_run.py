@@ -12,7 +12,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import BatchDetail, PlannedBatch, PlannedJob
-from fpga_pool.model.objects.pool import ENDED_BATCHES, PIPELINE_POLICY, Batch, Job
+from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Job
 from fpga_pool.model.rules.batch.family import BatchView, NewPlan
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, planned_s, usable
 from fpga_pool.model.rules.batch.planning import promise
@@ -234,8 +234,6 @@ def _waiting(
     without = [name for name in sorted(functions) if begins_at.get(name) is None]
     if without:
         reason = f"no slot in service can hold {', '.join(without)}"
-    elif batch.policy == PIPELINE_POLICY:
-        reason = "subtasks wait for the results of others, or for a place"
     elif min(placeable) > now_s:
         reason = f"all slots that can hold {' or '.join(begins_at)} have work"
     else:

@@ -51,6 +51,19 @@ def test_an_agent_gets_leave_to_read_what_its_job_waits_for_and_no_client_does(r
             running.api.tickets("p", created.uuid, [wanted])
 
 
+def test_a_pipeline_and_the_batch_of_its_subtasks_tell_alike_why_it_waits(running):
+    agent = running.host()
+    subtasks = subtask("first", requester=agent.name), subtask("second", "first")
+    request = PipelineRequest(uuid=str(uuid.uuid4()), project_id="p", user_id="u", name="n", subtasks=subtasks)
+    created = running.api.create_pipeline(request)
+    shown = lambda: running.api.pipeline("p", created.uuid)  # noqa: E731
+    wait_until(lambda: shown().subtask_list[0].state is JobState.WAITING_INPUT, "a place for the first")
+    found, batch = shown(), running.api.batch_detail("p", created.uuid)
+    assert found.pending_reason == batch.pending_reason == "subtasks wait for the results of others"
+    assert found.expected_at is not None
+    assert found.ends_at == batch.ends_at == found.subtask_list[0].dispatched_at + found.subtask_list[0].end_s
+
+
 def test_a_pipeline_is_listed_ended_and_another_projects_are_not_there(running, pipeline):
     created, jobs = pipeline
     running.report(jobs()[1], "staged", "started", "finished")

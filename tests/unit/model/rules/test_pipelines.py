@@ -14,6 +14,7 @@ from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, Run, SlotState
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
+from fpga_pool.model.rules.pipeline.outlook import pipeline_detail
 from fpga_pool.model.values import changed
 
 UUIDS = {name: f"00000000-0000-4000-8000-{number:012d}" for number, name in enumerate("abcdef")}
@@ -102,6 +103,30 @@ def test_batches_are_planned_again_around_a_subtask_that_waits(pool, submit, ste
     assert problem.requester[row] == problem.responder[asked.underway.accelerator[row]]
     assert problem.input_bytes[row] == 0
     assert pool.replan(asked).moved == []
+
+
+def test_a_pipeline_that_waits_tells_why_and_when_it_is_expected_to_begin(pool, submit, step):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "b"))
+
+    def outlook():
+        with pool.tx() as tx:
+            detail = pipeline_detail(tx, pool.batch("p1"), pool.catalogue, pool.now_s)
+        return detail.pending_reason, detail.expected_at
+
+    assert outlook() == ("it is about to be planned", pool.now_s)
+    step()
+    first = pool.job(UUIDS["a"])
+    assert outlook() == ("subtasks wait for the results of others", first.dispatched_at + first.end_s)
+    pool.now_s += 1000  # it is late
+    assert outlook() == ("subtasks wait for the results of others", pool.now_s)
+    complete(pool, "a")
+    assert outlook() == ("it is about to be planned", pool.now_s)
+    with pool.tx() as tx:
+        tx.save(changed(tx.host("h0"), alive=False))
+    assert outlook() == ("subtasks wait for the results of others", None)
+    with pool.tx() as tx:
+        tx.save(changed(tx.batch("p1"), held=True))
+    assert outlook() == ("held by its owner", None)
 
 
 def test_agents_keep_the_results_that_others_read_whoever_has_them(pool, submit, step):

@@ -4,7 +4,7 @@ import { ask } from "./dialog.js";
 import { get, patch, remove, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
 import { h, reconcile, setText, tableHead, takeChildren } from "./dom.js";
-import { bytes, duration, jobName, moment, rate, shortId } from "./format.js";
+import { bytes, duration, jobName, moment, rate, shortId, waiting } from "./format.js";
 import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
@@ -175,7 +175,7 @@ export class DetailView {
       found.is_own === false ? jobName(job) : link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
       job.function,
       job.slot ? slotLink(job.slot) : "–",
-      badge(job.state),
+      [badge(job.state), h("p", { class: "note" }, waiting(job.reason, job.expected_at))],
     ];
     const slots =
       kind === "host"

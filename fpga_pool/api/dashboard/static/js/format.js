@@ -39,6 +39,10 @@ export function moment(iso) {
   return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
 }
 
+/** Return why something waits, and when it is expected to start. */
+export const waiting = (reason, expectedAt) =>
+  [reason, expectedAt && `expected ${moment(expectedAt)}`].filter(Boolean).join("; ");
+
 /** Return the word for a count: "1 job", "2 jobs". */
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString()} ${number === 1 ? noun : plural}`;

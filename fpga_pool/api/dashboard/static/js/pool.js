@@ -52,7 +52,7 @@ export class Pool extends EventTarget {
   functions = [];
   /** By kind: the newest objects, newest first. */
   work = { batch: [], pipeline: [], task: [], gang: [] };
-  /** Details of gangs and tasks that have not ended, and of batches with jobs that wait for a place, by uuid. */
+  /** Details of gangs and tasks that have not ended, and of batches and pipelines with jobs that wait, by uuid. */
   details = new Map();
   /** Seconds that the clock of the pool is ahead of this machine's. */
   aheadSeconds = 0;
@@ -235,9 +235,9 @@ export class Pool extends EventTarget {
   }
 
   #refreshedDetails() {
-    const open = ["batch", "gang", "task"].flatMap((kind) =>
+    const open = Object.keys(KINDS).flatMap((kind) =>
       this.work[kind]
-        .filter((one) => (kind === "batch" ? this.#waits(one) : !isEnded(one)))
+        .filter((one) => (kind === "batch" || kind === "pipeline" ? this.#waits(one) : !isEnded(one)))
         .slice(-4 * FOLLOWED)
         .map((one) => [kind, one.uuid]),
     );

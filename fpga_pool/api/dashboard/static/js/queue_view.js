@@ -1,7 +1,7 @@
 /** The queue: all work of the project, newest first, with its state, reasons, progress, and makespan against bound. */
 
 import { h, reconcile, scrollingTable, setText } from "./dom.js";
-import { count, duration, moment, seconds, shortId } from "./format.js";
+import { count, duration, moment, seconds, shortId, waiting } from "./format.js";
 import { isEnded, isEndedJob, KINDS } from "./pool.js";
 import { makeBadge, makeBar, makeBullet, showBadge, showBar, showBullet } from "./progress.js";
 
@@ -108,16 +108,12 @@ export class QueueView {
   #reason(kind, work) {
     if (work.cancel_requested && !isEnded(work)) return "cancel requested";
     const detail = this.pool.details.get(work.uuid);
-    const waiting = detail?.pending_reason || work.reason || this.#reasonOfJobs(work);
-    const expected = detail?.expected_at && `expected ${moment(detail.expected_at)}`;
-    return [waiting, expected].filter(Boolean).join("; ");
+    return waiting(detail?.pending_reason || work.reason || this.#reasonOfJobs(work), detail?.expected_at);
   }
 
   #reasonOfJobs(work) {
-    const waiting = this.pool
-      .jobsOf(work.uuid)
-      .find((job) => job.reason && !["COMPLETED", "RUNNING"].includes(job.state));
-    return waiting?.reason;
+    const isWaiting = (job) => job.reason && !["COMPLETED", "RUNNING"].includes(job.state);
+    return this.pool.jobsOf(work.uuid).find(isWaiting)?.reason;
   }
 }
 

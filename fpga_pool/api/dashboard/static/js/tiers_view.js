@@ -2,7 +2,7 @@
 
 import { gangColours } from "./colours.js";
 import { h, panel, reconcile, scrollingTable, setAttribute, setText } from "./dom.js";
-import { byName, duration, moment, shortId } from "./format.js";
+import { byName, duration, shortId, waiting } from "./format.js";
 import { isEnded } from "./pool.js";
 import { makeBadge, showBadge } from "./progress.js";
 
@@ -112,8 +112,7 @@ function updateRow(row, gang) {
   setText(row.children[3], `${duration(gang.done_s ?? 0)} of ${duration(gang.runtime_s)}`);
   setText(row.children[4], String(gang.swaps));
   setText(row.children[5], String(gang.migrations));
-  const expected = gang.expected_at ? `; expected ${moment(gang.expected_at)}` : "";
-  setText(row.children[6], `${gang.pending_reason || gang.reason || ""}${expected}`);
+  setText(row.children[6], waiting(gang.pending_reason || gang.reason, gang.expected_at));
 }
 
 const makeHost = (name, open) =>

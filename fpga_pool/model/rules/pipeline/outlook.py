@@ -1,0 +1,62 @@
+"""What can be said of a pipeline that is stored: why its subtasks wait, and when the first of them can begin."""
+
+import math
+from collections.abc import Collection, Sequence
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.messages.requests import BatchDetail, PipelineDetail
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, Batch, Job, JobState
+from fpga_pool.model.rules.batch.dry_run import batch_detail
+from fpga_pool.model.rules.pipeline.edges import ready
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
+
+WAITS_FOR_RESULTS = "subtasks wait for the results of others"
+
+
+def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_s: float) -> PipelineDetail:
+    """Return a pipeline with its subtasks and its outlook."""
+    jobs = tx.batch_jobs(pipeline.uuid)
+    outlook = pipeline_outlook(tx, pipeline, jobs, catalogue, now_s)
+    return PipelineDetail(
+        pipeline=pipeline,
+        pending_reason=outlook.pending_reason,
+        expected_at=outlook.expected_at,
+        ends_at=outlook.ends_at,
+        late_s=outlook.late_s,
+        subtask_list=tuple(jobs),
+    )
+
+
+def pipeline_outlook(
+    tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float
+) -> BatchDetail:
+    """Return a pipeline with its pending reason, expected start and end, and how late it is; `jobs` are all of it.
+
+    Subtasks whose inputs are complete wait for a place, as jobs of a batch do.  Where there are none of these, the next
+    one begins when the results that it reads are planned to be there.
+    """
+    living = {host.name for host in tx.hosts() if host.alive}
+    able = ready(jobs, living)
+    found = batch_detail(tx, pipeline, {job.function for job in able}, catalogue, now_s)
+    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    if able or not waiting:
+        return found
+    if pipeline.withheld:
+        return changed(found, pending_reason=pipeline.withheld)
+    return changed(found, pending_reason=WAITS_FOR_RESULTS, expected_at=_next_begin(jobs, waiting, living, now_s))
+
+
+def _next_begin(jobs: Sequence[Job], waiting: Sequence[Job], living: Collection[str], now_s: float) -> float | None:
+    """Return when the first subtask has all it reads; None while a predecessor of each of them has no place."""
+    there_at = {job.uuid: _there_at(job, living, now_s) for job in jobs}
+    begin_s = min(max(there_at[uuid] for uuid in job.predecessors) for job in waiting)
+    return begin_s if math.isfinite(begin_s) else None
+
+
+def _there_at(job: Job, living: Collection[str], now_s: float) -> float:
+    if job.state is JobState.RESULT_HELD and job.host in living:
+        return now_s
+    if job.state in ACTIVE_JOBS and job.dispatched_at is not None and job.end_s is not None:
+        return max(job.dispatched_at + job.end_s, now_s)
+    return math.inf
