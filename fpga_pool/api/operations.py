@@ -59,6 +59,7 @@ from fpga_pool.model.messages.requests import (
     Receipts,
     Service,
     SlotChange,
+    SlotDetail,
     TaskDetail,
     Ticket,
     TicketRequests,
@@ -195,10 +196,20 @@ def _confirm_results(call: Call) -> Batch:
 # ---- The pool
 
 
-def _change_slot(call: Call) -> Slot:
+def _show_slot(call: Call) -> SlotDetail:
+    return _seen_by(call, scheduler().slot(call.uuid))
+
+
+def _seen_by(call: Call, found: SlotDetail) -> SlotDetail:
+    if found.holder_project_id == tenant().project_id or call.sees_others():
+        return found
+    return changed(found, holder="", holder_project_id="")
+
+
+def _change_slot(call: Call) -> SlotDetail:
     if call.body.drain:
-        return scheduler().drain_slot(call.uuid, call.body.reason, call.seen)
-    return scheduler().resume_slot(call.uuid, call.seen)
+        return _seen_by(call, scheduler().drain_slot(call.uuid, call.body.reason, call.seen))
+    return _seen_by(call, scheduler().resume_slot(call.uuid, call.seen))
 
 
 def _change_card(call: Call) -> Card:
@@ -309,13 +320,13 @@ OPERATIONS = (
               summary="List what happened to all objects of the project, or of the pool, newest first."),
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
-              summary="Show a slot, with its history.",
-              handle=lambda call: scheduler().slot(call.uuid), answer={"slot": Slot}, noun="slot"),
+              summary="Show a slot, with its history and what holds it.",
+              handle=_show_slot, answer={"slot": SlotDetail}, noun="slot"),
     events_of("slot", "/v1/slots/<uuid>", INSPECTOR),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
-              answer={"slot": Slot}, noun="slot"),
+              answer={"slot": SlotDetail}, noun="slot"),
     list_of("cards", Card, CardState, CardQuery, INSPECTOR, "List the cards, by name."),
     Operation(method="GET", path="/v1/cards/<uuid>", name="show_card", persona=INSPECTOR, noun="card",
               handle=lambda call: scheduler().card(call.uuid), answer={"card": Card},

@@ -20,6 +20,7 @@ from fpga_pool.model.messages.requests import (
     PlannedBatch,
     Receipt,
     Service,
+    SlotDetail,
     TaskDetail,
     Ticket,
     TicketRequest,
@@ -358,9 +359,9 @@ class PoolApi:
         """Return all slots (those that `filters` fit), by name."""
         return self._list(Slot, "slots", limit, filters)
 
-    def slot(self, uuid: str) -> Slot:
-        """Return one slot, with its history."""
-        return read(Slot, self._http.call("GET", f"/v1/slots/{segment(uuid)}"), "slot")
+    def slot(self, uuid: str) -> SlotDetail:
+        """Return one slot, with its history and what holds it."""
+        return read(SlotDetail, self._http.call("GET", f"/v1/slots/{segment(uuid)}"), "slot")
 
     def drain(self, uuid: str, reason: str = "") -> Slot:
         """Take a slot out of service; it is when its state says DRAINED."""

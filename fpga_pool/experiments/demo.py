@@ -232,7 +232,7 @@ def _measure(policy: str, files: Sequence[Path], output: Path, console: Console)
             result = client.run_jobs(
                 [one.spec() for one in work], output_dir=directory / "results", policy=policy, on_progress=show
             )
-        slots = [client.slot(slot.uuid) for slot in client.slots()]  # each with its history
+        slots = [client.slot(slot.uuid).slot for slot in client.slots()]  # each with its history
     for job in result.jobs:
         if job.result is None:
             console.print(f"{job.name}: {job.state}: {job.reason}", style="red", markup=False)

@@ -2,7 +2,7 @@
 """Calls on hardware and designs, which are part of `rpc.scheduler_api`."""
 
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
@@ -21,13 +21,13 @@ class HardwareCalls:
     def slots(self, page: Page = EVERYTHING) -> list[Slot]:
         """Return a page of the slots, by name."""
 
-    def slot(self, uuid: str) -> Slot:
-        """Return one slot."""
+    def slot(self, uuid: str) -> SlotDetail:
+        """Return one slot, with what holds it."""
 
-    def drain_slot(self, uuid: str, reason: str, seen: Seen = None) -> Slot:
+    def drain_slot(self, uuid: str, reason: str, seen: Seen = None) -> SlotDetail:
         """Take a slot out of service."""
 
-    def resume_slot(self, uuid: str, seen: Seen = None) -> Slot:
+    def resume_slot(self, uuid: str, seen: Seen = None) -> SlotDetail:
         """Give a slot back to the pool."""
 
     def hosts(self, page: Page = EVERYTHING) -> list[Host]:

@@ -135,11 +135,11 @@ def test_a_slot_is_drained_and_resumed_by_keyboard(pool, dashboard):
     page.keyboard.press("Enter")
     expect(tile).to_have_attribute("data-state", "DRAINED")
     expect(detail.get_by_text(HOSTILE).first).to_be_visible()
-    drained = client.slot(second.uuid)
+    drained = client.slot(second.uuid).slot
     assert (drained.state, drained.reason) == (SlotState.DRAINED, HOSTILE)
     detail.get_by_role("button", name="Resume").press("Enter")
     expect(tile).not_to_have_attribute("data-state", "DRAINED")
-    assert not client.slot(second.uuid).drain_requested
+    assert not client.slot(second.uuid).slot.drain_requested
 
 
 def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):

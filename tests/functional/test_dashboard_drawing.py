@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
-from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from support.answers import NOW_S, SUBTASKS, FixedPool, served_answers
+from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
+from support.answers import NOW_S, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -54,6 +55,23 @@ class WaitingPipeline(FixedPool):
         detail = super().pipeline()
         running = replace(detail.pipeline, state=BatchState.RUNNING, jobs_completed=1)
         return replace(detail, pipeline=running, pending_reason="subtasks wait for results", expected_at=NOW_S + 60)
+
+
+class HeldSlots(FixedPool):
+    """One whose first slots are held by its task, by the pool, by instances, one of another project, and by nothing."""
+
+    def slot_detail(self, slot):
+        holders = (
+            (LeaseKind.TASK, TASK, "demo"),
+            (LeaseKind.POOL, self.jobs[1].uuid, "demo"),
+            (LeaseKind.INSTANCE, "an instance", "demo"),
+            (LeaseKind.TASK, "an object", "another"),
+        )
+        place = self.slots.index(slot)
+        if place >= len(holders):
+            return SlotDetail(slot=slot)
+        kind, holder, project = holders[place]
+        return SlotDetail(slot=slot, held_by=kind, holder=holder, holder_project_id=project, leased_at=NOW_S)
 
 
 @pytest.fixture(scope="module")
@@ -261,9 +279,34 @@ def test_the_job_of_a_slot_opens_though_its_batch_is_not_followed(dashboard, poo
     pool.change(1, state=SlotState.BUSY, job=share.uuid)
     dashboard.open("pool")
     page.locator(f".slot[data-uuid='{pool.slots[1].uuid}']").click()
-    page.locator("#detail").get_by_role("button", name=share.uuid[:8]).click()
+    page.locator(f"#detail button[data-opens='job/.{share.uuid}']").click()
     expect(page.locator("#detail h2")).to_have_text("job job 1")
     expect(page.locator("#detail").get_by_text(share.uuid)).to_be_visible()
+
+
+def test_a_slot_leads_to_the_task_or_job_that_holds_it_in_the_own_project_and_names_others(browser):
+    pool = HeldSlots(HOSTS, RUNNING)
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
+        page, detail = watched.page, watched.page.locator("#detail")
+        watched.open("pool")
+        places = {name: place for place, name in enumerate(("task", "pool", "instance", "another", "nothing"))}
+        holder = detail.locator("dt").filter(has_text=re.compile("^holder$")).locator("xpath=following-sibling::dd[1]")
+
+        def show(name):
+            page.locator(f".slot[data-uuid='{pool.slots[places[name]].uuid}']").click()
+
+        for name, text in (("instance", "an instance"), ("another", "an object")):
+            show(name)
+            expect(holder).to_have_text(text)
+            expect(holder.get_by_role("button")).to_have_count(0)
+        show("nothing")
+        expect(detail.locator("h2")).to_contain_text(pool.slots[places["nothing"]].name)
+        expect(detail.get_by_text("held by")).to_have_count(0)
+        for name, title in (("task", "task lattice"), ("pool", f"job {pool.jobs[1].name}")):
+            show(name)
+            expect(detail.locator("dl")).to_contain_text(f"held by{name}")
+            holder.get_by_role("button").click()
+            expect(detail.locator("h2")).to_have_text(title)
 
 
 def test_a_detail_changes_only_where_its_object_has(dashboard, pool):

@@ -125,7 +125,7 @@ def test_a_restarted_pool_remembers(make_pool, files):
     pool.start()
     client = pool.client()
     assert client.batch(batch.uuid).state is BatchState.COMPLETED
-    assert client.slot(drained.uuid).state is SlotState.DRAINED
+    assert client.slot(drained.uuid).slot.state is SlotState.DRAINED
     again = client.run("sha256", files, requester="node-1")
     assert [job.result.read_text().strip() for job in again.jobs] == [
         hashlib.sha256(path.read_bytes()).hexdigest() for path in files

@@ -12,7 +12,7 @@ from flask import Flask, Response, abort, request
 from fpga_pool.api.dashboard.routes import add_dashboard
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.messages.requests import BatchDetail, GangDetail, PipelineDetail, TaskDetail
+from fpga_pool.model.messages.requests import BatchDetail, GangDetail, PipelineDetail, SlotDetail, TaskDetail
 from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
 from fpga_pool.model.objects.history import created
@@ -23,6 +23,7 @@ from fpga_pool.model.objects.pool import (
     Host,
     Job,
     JobState,
+    LeaseKind,
     RateSegment,
     Slot,
     SlotState,
@@ -152,7 +153,7 @@ class FixedPool:
                 return b'{"slots":[' + b",".join(self.texts) + b'],"links":[]}'
             case ["slots", _]:
                 slot = next((slot for slot in self.slots if path.endswith(slot.uuid)), self.slots[0])
-                return encode({"slot": show(slot, detail=True)})
+                return encode({"slot": show(self.slot_detail(slot), detail=True)})
             case ["hosts"]:
                 return encode({"hosts": [show(host) for host in self.hosts], "links": []})
             case ["hosts", name]:
@@ -199,6 +200,16 @@ class FixedPool:
             case ["counters"]:
                 return encode({"counters": [], "links": []})
         return None
+
+    def slot_detail(self, slot: Slot) -> SlotDetail:
+        """Return a slot with what holds it: its task, or the pool for the job that computes there."""
+        if slot.name in self.task().slot_list:
+            held, holder = LeaseKind.TASK, TASK
+        elif slot.job:
+            held, holder = LeaseKind.POOL, slot.job
+        else:
+            return SlotDetail(slot=slot)
+        return SlotDetail(slot=slot, held_by=held, holder=holder, holder_project_id="demo", leased_at=NOW_S)
 
     def usage(self) -> list[Usage]:
         """Return what two projects have used of each function; one has slots, too, that its instances load."""

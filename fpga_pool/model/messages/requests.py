@@ -21,7 +21,7 @@ from fpga_pool.model.fields import (
     require_address,
 )
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
-from fpga_pool.model.objects.pool import Batch, Job, RateSegment
+from fpga_pool.model.objects.pool import Batch, Job, LeaseKind, RateSegment, Slot
 from fpga_pool.model.objects.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
@@ -334,6 +334,20 @@ class TaskDetail:
     slot_list: tuple[str, ...]
     #: By index.
     share_list: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDetail:
+    """A slot with what holds it."""
+
+    slot: Flat[Slot]
+    #: None = nothing.
+    held_by: LeaseKind | None = None
+    #: Uuid and project of the instance, task or gang, or of the job that the pool computes there, or will compute next.
+    #: "" = there is none, or the caller may not know of objects of its project.
+    holder: str = ""
+    holder_project_id: str = ""
+    leased_at: Moment | None = None
 
 
 class EventPage(Message, frozen=True, kw_only=True):

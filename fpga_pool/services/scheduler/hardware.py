@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.pool import Host, Slot
@@ -18,6 +18,7 @@ from fpga_pool.model.rules.shared.cards import (
     drain_card,
     resume_card,
     retire_card,
+    slot_detail,
     slots_of_card,
 )
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
@@ -43,26 +44,26 @@ class HardwareRequests:
             return tx.page(Slot, page)
 
     @answers
-    def slot(self, context: Context, uuid: str) -> Slot:
+    def slot(self, context: Context, uuid: str) -> SlotDetail:
         with self._service.store.reading() as tx:
-            return tx.slot_by_uuid(uuid)
+            return slot_detail(tx, tx.slot_by_uuid(uuid))
 
     @answers
-    def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> Slot:
-        slot = self._change_slot(uuid, lambda tx, name: drain_slot(tx, name, reason, self._service.clock(), seen))
-        LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
-        return slot
+    def drain_slot(self, context: Context, uuid: str, reason: str, seen: Seen = None) -> SlotDetail:
+        found = self._change_slot(uuid, lambda tx, name: drain_slot(tx, name, reason, self._service.clock(), seen))
+        LOG.info("slot %s: drain requested: %s", found.slot.name, found.slot.reason)
+        return found
 
     @answers
-    def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> Slot:
-        slot = self._change_slot(uuid, lambda tx, name: resume_slot(tx, name, self._service.clock(), seen))
-        LOG.info("slot %s: resumed", slot.name)
-        return slot
+    def resume_slot(self, context: Context, uuid: str, seen: Seen = None) -> SlotDetail:
+        found = self._change_slot(uuid, lambda tx, name: resume_slot(tx, name, self._service.clock(), seen))
+        LOG.info("slot %s: resumed", found.slot.name)
+        return found
 
-    def _change_slot(self, uuid: str, change: Callable[[Transaction, str], Slot]) -> Slot:
+    def _change_slot(self, uuid: str, change: Callable[[Transaction, str], Slot]) -> SlotDetail:
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
-        return self._changed(found.shard, lambda tx: change(tx, found.name))
+        return self._changed(found.shard, lambda tx: slot_detail(tx, change(tx, found.name)))
 
     def _changed(self, shard: str, change: Callable[[Transaction], T]) -> T:
         """Return what a change in a shard returns, which may have made work possible or necessary."""

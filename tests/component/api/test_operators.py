@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.api.app import create_app
+from fpga_pool.model.objects.pool import Lease, LeaseKind
 
 
 @pytest.fixture
@@ -35,6 +36,52 @@ def test_slot_refuses_other_changes(api, change):
 def test_unknown_slot_is_not_found(api):
     assert api.get(f"/v1/slots/{uuid.UUID(int=1)}").status_code == 404
     assert api.patch("/v1/slots/x", json={"drain": True}).status_code == 404
+
+
+@pytest.fixture
+def leased(api, pool):
+    """The path of a slot, and what lets a holder have it."""
+    slot = pool.slots()[0]
+
+    def lease(kind, holder, project_id=""):
+        fields = {"kind": kind, "holder": holder, "project_id": project_id}
+        pool.tx.add(
+            Lease(uuid=str(uuid.uuid4()), slot=slot.name, epoch=1, revocable=False, granted_at=1000.0, **fields)
+        )
+
+    return f"/v1/slots/{slot.uuid}", lease
+
+
+def holder(answer):
+    return [answer.json["slot"][name] for name in ("held_by", "holder", "holder_project_id")]
+
+
+def test_a_slot_tells_which_instance_or_task_holds_it(api, leased):
+    path, lease = leased
+    assert holder(api.get(path)) == [None, "", ""]
+    lease(LeaseKind.TASK, "a task", "demo")
+    assert holder(api.get(path)) == ["task", "a task", "demo"]
+    assert api.get(path).json["slot"]["leased_at"] == "1970-01-01T00:16:40.000000+00:00"
+
+
+def test_a_slot_of_the_pool_tells_which_job_is_there_or_comes_next(api, leased):
+    path, lease = leased
+    lease(LeaseKind.POOL, "default")
+    assert holder(api.get(path)) == ["pool", "", ""]
+    job = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+    batch = api.post("/v1/batches", json={"jobs": [job] * 2}).json["batch"]["uuid"]
+    first = api.get(f"/v1/batches/{batch}/jobs").json["jobs"][0]
+    assert path.endswith(api.get(f"/v1/slots?host={first['host']}").json["slots"][0]["uuid"])
+    assert holder(api.get(path)) == ["pool", first["uuid"], "demo"]
+
+
+def test_who_may_not_list_objects_of_other_projects_does_not_see_which_of_them_holds_a_slot(api, leased):
+    path, lease = leased
+    lease(LeaseKind.INSTANCE, "an instance", "other")
+    seen = [holder(api.get(path, headers={"X-Roles": roles})) for roles in ("admin", "service")]
+    assert seen == [["instance", "an instance", "other"], ["instance", "", ""]]
+    own = {"X-Roles": "service", "X-Project-Id": "other"}
+    assert holder(api.get(path, headers=own)) == ["instance", "an instance", "other"]
 
 
 @pytest.fixture

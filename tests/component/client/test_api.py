@@ -119,7 +119,7 @@ def test_drain_and_resume(client):
     slot = client.slots()[0]
     assert client.drain(slot.uuid, "why not").state is SlotState.DRAINED
     assert client.resume(slot.uuid).state is SlotState.EMPTY
-    assert client.slot(slot.uuid).history[0].event == "DrainRequested"
+    assert client.slot(slot.uuid).slot.history[0].event == "DrainRequested"
 
 
 @pytest.mark.parametrize(

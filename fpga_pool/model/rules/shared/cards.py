@@ -3,14 +3,15 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.objects.cards import Card, CardState, card_name, card_uuid
 from fpga_pool.model.objects.links import slot_links
-from fpga_pool.model.objects.pool import Host, Slot, SlotState
+from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import CARD_GONE
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 #: Fields by which cards can be listed.
 _FIELDS = ("board", "host", "state")
@@ -33,6 +34,24 @@ def cards(tx: Transaction, page: Page) -> list[Card]:
     if begin is None:
         raise InvalidInput(f"marker: no card {page.marker} in this list")
     return found[begin:][: page.limit]
+
+
+def slot_detail(tx: Transaction, slot: Slot) -> SlotDetail:
+    """Return a slot with what holds it."""
+    lease = next(iter(tx.leases(slots=[slot.name])), None)
+    if lease is None:
+        return SlotDetail(slot=slot)
+    found = SlotDetail(
+        slot=slot,
+        held_by=lease.kind,
+        holder=lease.holder,
+        holder_project_id=lease.project_id,
+        leased_at=lease.granted_at,
+    )
+    if lease.kind is not LeaseKind.POOL:
+        return found
+    job = next(iter(tx.active_jobs(slot=slot.name)), None)
+    return changed(found, holder=job.uuid if job else "", holder_project_id=job.project_id if job else "")
 
 
 def slots_of_card(tx: Transaction, uuid: str) -> list[Slot]:

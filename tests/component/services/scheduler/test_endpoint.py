@@ -119,15 +119,15 @@ def test_cancellation_reaches_the_agent(running, agent, planned, until):
 
 
 def test_a_drained_slot_takes_no_job_until_it_is_resumed(running, agent, until):
-    drained = [running.api.drain_slot(slot.uuid, "dust") for slot in running.api.slots()]
+    drained = [running.api.drain_slot(slot.uuid, "dust").slot for slot in running.api.slots()]
     assert {slot.state for slot in drained} == {SlotState.DRAINED}
     batch = running.create(agent, "sha256")
     running.service.work_arrived()
     assert running.states(batch) == ["PENDING"]
-    resumed = running.api.resume_slot(drained[1].uuid)
+    resumed = running.api.resume_slot(drained[1].uuid).slot
     until(lambda: running.states(batch) == ["WAITING_INPUT"])
     assert running.jobs(batch)[0].slot == resumed.name
-    assert running.api.slot(drained[0].uuid).reason == "dust"
+    assert running.api.slot(drained[0].uuid).slot.reason == "dust"
 
 
 def test_a_card_is_drained_and_resumed_as_a_whole(running, agent, planned):

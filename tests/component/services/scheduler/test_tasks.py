@@ -47,6 +47,9 @@ def test_a_task_gets_its_slots_at_once_and_ends_when_all_its_shares_have(running
     detail = running.api.task("p", task.uuid)
     assert len(set(detail.slot_list)) == 3
     assert {share.slot for share in detail.share_list} == set(detail.slot_list)
+    uuids = {slot.name: slot.uuid for slot in running.api.slots()}
+    held = [running.api.slot(uuids[name]) for name in detail.slot_list]
+    assert [(one.held_by, one.holder, one.holder_project_id) for one in held] == [("task", task.uuid, "p")] * 3
     for share in detail.share_list:
         running.report(share, "staged", "started", "finished")
     assert state(running, task) is TaskState.COMPLETED

@@ -2,9 +2,9 @@
 
 import { ask } from "./dialog.js";
 import { get, patch, remove, withQuery } from "./api.js";
-import { functionColours } from "./colours.js";
 import { h, reconcile, setText, tableHead, takeChildren } from "./dom.js";
-import { bytes, duration, jobName, moment, rate, shortId, waiting } from "./format.js";
+import { fieldList } from "./fields.js";
+import { duration, jobName, moment, rate, shortId, waiting } from "./format.js";
 import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
@@ -12,22 +12,6 @@ import { makeBadge, showBadge } from "./progress.js";
 
 const LISTED = 200;
 const LINK_COLUMNS = ["Slot", "Over", "State"];
-/** Fields that are shown otherwise. */
-const ELSEWHERE = new Set([
-  "history",
-  "transfer",
-  "result_transfer",
-  "process_list",
-  "migration_list",
-  "slot_list",
-  "share_list",
-  "subtask_list",
-  "shapes",
-  "links",
-  "newest_jobs",
-  "is_own",
-  "predecessors",
-]);
 
 /** Shows what the address names, e.g. slot/UUID; asks again whenever the pool has changed. */
 export class DetailView {
@@ -96,7 +80,7 @@ export class DetailView {
   async #fetch({ kind, id }) {
     const path = encodeURIComponent(id);
     if (kind === "host") return this.#host(id, (await get(`/v1/hosts/${path}`)).host);
-    if (kind === "slot") return (await get(`/v1/slots/${path}`)).slot;
+    if (kind === "slot") return this.#slot((await get(`/v1/slots/${path}`)).slot);
     if (kind === "usage") {
       const [project, name] = id.split("/");
       const query = { project_id: project, function: name, state: "COMPLETED", limit: LISTED };
@@ -105,6 +89,13 @@ export class DetailView {
     }
     if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
     return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
+  }
+
+  /** What is in another project is not shown to an admin either: it is named only. */
+  async #slot(found) {
+    if (!found.holder) return found;
+    const { quota } = await get("/v1/quotas").catch(() => ({ quota: null }));
+    return { ...found, is_own: quota?.project_id === found.holder_project_id };
   }
 
   /** Who may not list slots may not see what a host has measured either. */
@@ -161,7 +152,11 @@ export class DetailView {
     };
     const special = {
       slot: slotLink,
-      job: jobLink,
+      job: (uuid) => (found.is_own === false ? uuid : jobLink(uuid)),
+      holder: (uuid) => {
+        if (!found.is_own || found.held_by === "instance") return uuid;
+        return found.held_by === "pool" ? jobLink(uuid) : link(found.held_by, uuid, shortId(uuid));
+      },
       host: (name) => link("host", name, name),
       batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
       requester: (name) => (name.startsWith("server:") ? name : link("host", name, name)),
@@ -345,30 +340,6 @@ function historyOf(history) {
 function stepOf(entry) {
   const states = !entry.before || entry.before === entry.after ? entry.after : `${entry.before} → ${entry.after}`;
   return [states, entry.reason, entry.request_id].filter(Boolean).join(" · ");
-}
-
-function fieldList(found, special) {
-  const list = h("dl", { class: "fields" });
-  for (const [name, value] of Object.entries(found)) {
-    if (ELSEWHERE.has(name) || name === "name" || name === "state" || value === "" || value === null) continue;
-    list.append(h("dt", {}, label(name)), h("dd", {}, special[name]?.(value) ?? shown(name, value)));
-  }
-  return list;
-}
-
-const UNITS = /_(s|bps|bytes|at)$/;
-const label = (name) => name.replace(UNITS, "").replaceAll("_", " ");
-
-function shown(name, value) {
-  const unit = UNITS.exec(name)?.[1];
-  if (unit === "s") return duration(value);
-  if (unit === "bps") return rate(value);
-  if (unit === "bytes") return bytes(value);
-  if (unit === "at") return moment(value);
-  if (name === "function") return h("span", { class: `swatch-text ${functionColours.classOf(value)}` }, value);
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.join(", ");
-  return String(value);
 }
 
 /** Return what gives the focus to the element in the place of the one that has it now, if that one is gone. */
