@@ -261,6 +261,66 @@ def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
     expect(title).to_have_text(f"slot {pool.jobs[1].slot}")
 
 
+@pytest.mark.parametrize(("view", "picture"), [("pool", ".map"), ("schedule", ".chart"), ("egress", ".charts")])
+def test_a_picture_is_one_tab_stop_and_arrows_go_from_mark_to_mark(dashboard, view, picture):
+    page = dashboard.page
+    dashboard.open(view)
+    marks = page.locator(f"{picture} :is(.slot, [role=button])")
+    stops = page.locator(f"{picture} [tabindex='0'], {picture}[tabindex='0']")
+    expect(stops).to_have_count(1)
+    first, last = marks.first, marks.last
+    first.focus()
+    for key, mark in (("ArrowRight", marks.nth(1)), ("ArrowLeft", first), ("End", last), ("ArrowRight", last)):
+        page.keyboard.press(key)
+        expect(mark).to_be_focused()
+    expect(stops).to_have_count(1)
+    page.keyboard.press("Tab")
+    assert page.evaluate("(picture) => document.activeElement.closest(picture)", picture) is None
+    page.keyboard.press("Shift+Tab")
+    expect(last).to_be_focused()
+    page.keyboard.press("Home")
+    expect(first).to_be_focused()
+
+
+def test_arrows_up_and_down_lead_to_the_nearest_job_of_another_slot_or_requester(dashboard, pool):
+    page, jobs = dashboard.page, pool.jobs
+    dashboard.open("schedule")
+    # Each row has a job that runs, or one that is planned; those of the first jobs begin at the same time.
+    names = sorted({job.slot for job in jobs}, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
+    rows = [next(job for job in jobs if job.slot == name) for name in names[:3:2]]
+    assert [job.start_s for job in rows] == [1.0, 1.0]
+    page.locator(f".gantt [data-key='{rows[0].uuid}']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(f".gantt [data-key='{rows[1].uuid}']")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(f".gantt [data-key='{rows[0].uuid}']")).to_be_focused()
+    dashboard.go("Egress")
+    page.locator(".charts [role=button]").first.focus()
+    page.keyboard.press("ArrowDown")
+    second = page.locator(".charts figure").nth(1)
+    assert second.evaluate("(figure) => figure.contains(document.activeElement)")
+
+
+def test_marks_of_pictures_tell_in_words_what_they_show(dashboard, pool):
+    page, late = dashboard.page, pool.jobs[0]
+    pool.jobs[0] = replace(late, state=JobState.COMPLETED, finished_at=NOW_S + late.end_s + 1, compute_s=7.0)
+    dashboard.open("schedule")
+    for line in ("lower bound: 11.0 s", "planned end: 12.0 s"):
+        expect(page.get_by_role("img", name=line)).to_be_visible()
+    job = page.locator(".gantt").get_by_role("button", name=f"{late.name}: ")
+    expect(job).to_have_accessible_name(re.compile(f"on {late.slot}, completed, .*, later than planned$"))
+    row = page.locator(".gantt").get_by_role("group", name=late.slot)
+    expect(row.get_by_role("button", name=f"{late.name}: ")).to_have_count(1)
+    dashboard.go("Egress")
+    sent = page.locator(".charts").get_by_role("button", name=f"{pool.jobs[1].name}: ")
+    expect(sent).to_have_accessible_name(re.compile("at most 40.0 Mbit/s, 0.00 s to 1.00 s$"))
+    dashboard.go("Queue")
+    page.get_by_role("button", name="diamond").click()
+    expect(page.get_by_role("button", name="join: ")).to_have_accessible_name(re.compile(", reads left, right$"))
+
+
 def test_names_of_hosts_open_them(dashboard, pool):
     page, title = dashboard.page, dashboard.page.locator("#detail h2")
     dashboard.open("tiers")

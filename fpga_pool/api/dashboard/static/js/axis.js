@@ -1,6 +1,7 @@
 /** A time axis in seconds, from left to right. */
 
 import { s } from "./dom.js";
+import { duration } from "./format.js";
 
 const STEPS = [1, 2, 5];
 
@@ -42,7 +43,7 @@ export class Axis {
     const right = this.x(at) > this.left + this.width - 90;
     return s(
       "g",
-      { class: `mark ${name}` },
+      { class: `mark ${name}`, role: "img", "aria-label": `${label}: ${duration(at)}` },
       s("line", { x1: x, x2: x, y1: top, y2: bottom }),
       s("text", { x: right ? x - 4 : Number(x) + 4, y: top + 9, "text-anchor": right ? "end" : "start" }, label),
     );

@@ -110,7 +110,7 @@ export function takeChildren(element, other) {
   for (const left of known.slice(wanted.length)) left.remove();
 }
 
-/** Return an SVG mark that acts as a button: by mouse and by keyboard. */
+/** Return an SVG mark that acts as a button: by mouse and by keyboard, in a picture that is one stop of the tab key. */
 export function markButton(tag, label, activate, properties = {}, ...children) {
   const onKey = (event) => {
     if (event.key === "Enter" || event.key === " ") {
@@ -118,7 +118,7 @@ export function markButton(tag, label, activate, properties = {}, ...children) {
       activate();
     }
   };
-  const mark = s(tag, { role: "button", tabindex: "0", "aria-label": label, ...properties }, ...children);
+  const mark = s(tag, { role: "button", tabindex: "-1", "aria-label": label, ...properties }, ...children);
   mark.addEventListener("click", activate);
   mark.addEventListener("keydown", onKey);
   return mark;

@@ -7,9 +7,10 @@ import { get } from "./api.js";
 import { Axis } from "./axis.js";
 import { functionColours } from "./colours.js";
 import { h, markButton, panel, reconcile, s, scrollingTable, setText } from "./dom.js";
-import { byName, bytes, count, jobName, rate, seconds } from "./format.js";
+import { byName, bytes, count, duration, jobName, rate, seconds } from "./format.js";
 import { Poll } from "./poll.js";
 import { isEnded } from "./pool.js";
+import { Roving } from "./roving.js";
 
 const COLUMNS = ["Job", "Function", "From", "To", "Input", "Planned now", "Measured"];
 
@@ -39,6 +40,7 @@ export class EgressView {
     this.pool = pool;
     this.open = open;
     this.charts = h("div", { class: "charts" });
+    this.roving = new Roving(this.charts, "[role=button].flow");
     this.body = h("tbody");
     this.idle = h("p", { class: "empty" }, "No input is under way.");
     this.empty = h("p", { class: "empty" }, "No batch with planned rates yet.");
@@ -99,6 +101,7 @@ export class EgressView {
     const end = performance.now() + FRAME_MS;
     const changed = [...this.charts.children].filter(hasChanged);
     while (changed.length && performance.now() < end) this.#showPlan(changed.shift());
+    this.roving.settle();
     this.move();
     if (changed.length) requestAnimationFrame(() => this.#showPlans());
   }
@@ -147,7 +150,9 @@ export class EgressView {
     const open = (job) => this.open("job", `${job.batch_uuid}.${job.uuid}`);
     figure.drawn = planOf(figure);
     figure.chart = { zero: scale.zero, ...drawRates(flows, { ...scale, open }, figure.clientWidth || 480) };
+    const { hasFocus } = this.roving;
     figure.lastChild.replaceChildren(figure.chart.svg);
+    this.roving.settle(hasFocus);
   }
 
   /** Return a link to the host whose name it shows. */
@@ -177,7 +182,7 @@ export class EgressView {
 }
 
 const makeChart = (name) =>
-  h("figure", { "aria-label": `Egress of ${name}`, data: { host: name } }, h("figcaption"), h("div"));
+  h("figure", { "aria-label": `Egress of ${name}`, data: { host: name, row: name } }, h("figcaption"), h("div"));
 
 /** Return what the chart of a requester shows: of its width, too, which depends on how many charts there are. */
 const planOf = ({ flows, scale: { zero, last, limit }, clientWidth }) => [
@@ -247,13 +252,13 @@ function drawRates(flows, { zero, last, limit, open }, width) {
   );
   for (const [job, ofJob] of Map.groupBy(pieces, (piece) => piece.job)) {
     const highestRate = rate(Math.max(...ofJob.map((piece) => piece.bps)));
-    const text = `${jobName(job)}: ${job.function}, ${bytes(job.input_bytes)} to ${job.host}, at most ${highestRate}`;
+    const text = `${jobName(job)}: ${job.function}, ${bytes(job.input_bytes)} to ${job.host}, at most ${highestRate}, ${duration(ofJob[0].begin)} to ${duration(ofJob.at(-1).end)}`;
     svg.append(
       markButton(
         "g",
         text,
         () => open(job),
-        { class: `job flow ${functionColours.classOf(job.function)}` },
+        { class: `job flow ${functionColours.classOf(job.function)}`, "data-key": job.uuid },
         s("title", {}, text),
         s("path", { d: ofJob.map((piece) => boxOf(piece, axis, y)).join("") }),
       ),

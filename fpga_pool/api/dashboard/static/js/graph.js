@@ -33,7 +33,10 @@ export function pipelineGraph(subtasks, open) {
   for (const job of subtasks) {
     for (const uuid of job.predecessors) if (byUuid.has(uuid)) svg.append(edge(places.get(uuid), places.get(job.uuid)));
   }
-  for (const job of subtasks) svg.append(box(job, places.get(job.uuid), open));
+  for (const job of subtasks) {
+    const before = job.predecessors.map((uuid) => byUuid.get(uuid)).filter(Boolean);
+    svg.append(box(job, before, places.get(job.uuid), open));
+  }
   const scroll = document.createElement("div");
   scroll.className = "scroll";
   scroll.append(svg);
@@ -46,15 +49,16 @@ function edge(from, to) {
   return s("path", { class: "edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
 }
 
-function box(job, { x, y }, open) {
+function box(job, before, { x, y }, open) {
   const place = job.slot ? `, on ${job.slot}` : "";
-  const label = `${jobName(job)}: ${job.function}, ${job.state.toLowerCase()}${place}`;
+  const reads = before.length ? `, reads ${before.map(jobName).join(", ")}` : "";
+  const label = `${jobName(job)}: ${job.function}, ${job.state.toLowerCase()}${place}${reads}`;
   const cut = (text) => (text.length > 15 ? `${text.slice(0, 14)}…` : text);
   return markButton(
     "g",
     label,
     () => open(job),
-    { class: `job ${functionColours.classOf(job.function)}`, "data-state": job.state },
+    { class: `job ${functionColours.classOf(job.function)}`, tabindex: "0", "data-state": job.state },
     s("title", {}, label),
     s("rect", { class: "box", x, y, width: BOX.width, height: BOX.height, rx: 5 }),
     s("text", { x: x + 7, y: y + 15, class: "strong" }, cut(job.name || job.function)),

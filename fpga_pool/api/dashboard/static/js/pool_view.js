@@ -5,6 +5,7 @@ import { h, panel, reconcile, setAttribute, setText } from "./dom.js";
 import { count, rate } from "./format.js";
 import { cardText, enclosureText, linksOf } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
+import { Roving } from "./roving.js";
 
 /** With more slots than this the tiles are small, without text. */
 const SMALL_FROM = 400;
@@ -14,14 +15,11 @@ const FRAME_MS = 12;
 const REFUSAL = "Slots are shown to operators only: your roles do not allow to list them.";
 /** What of a slot its tile shows. */
 const LOOKS = ["state", "function", "drain_requested"];
-const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export class PoolView {
   parts = new Set(["slots", "hosts", "work", "functions", "all"]);
   #tiles = new Map();
   #filter = "";
-  /** The tile that is the stop of the tab key. */
-  #stop = null;
   #small = false;
   /** What the map shows, where it is complete. */
   #shown = {};
@@ -34,12 +32,12 @@ export class PoolView {
     this.map = h("div", {
       class: "map",
       on: {
-        keydown: (event) => this.#move(event),
         click: (event) => this.#click(event),
         // A title of each of many tiles would have to be changed with its state.
         pointerover: ({ target }) => target.shows && (target.title = target.getAttribute("aria-label")),
       },
     });
+    this.roving = new Roving(this.map, ".slot");
     this.refusal = h("p", { class: "empty" }, REFUSAL);
     this.others = h("ul", { class: "chips", "aria-label": "Hosts without cards" });
     this.othersTitle = h("h2", {}, "Hosts without cards");
@@ -202,7 +200,7 @@ export class PoolView {
     }
     if (!isComplete) requestAnimationFrame(() => this.update());
     else if (this.#tiles.size > slots.length) this.#forgetTiles();
-    if (!this.#stop?.isConnected) this.#stopAt(this.map.querySelector(".slot"));
+    this.roving.settle();
     return isComplete;
   }
 
@@ -238,12 +236,6 @@ export class PoolView {
 
   #forgetTiles() {
     for (const [name, tile] of this.#tiles) if (!tile.isConnected) this.#tiles.delete(name);
-  }
-
-  #stopAt(tile) {
-    this.#stop?.setAttribute("tabindex", "-1");
-    this.#stop = tile;
-    tile?.setAttribute("tabindex", "0");
   }
 
   #makeHost(name) {
@@ -289,19 +281,6 @@ export class PoolView {
     const target = event.target.closest("button");
     if (target?.dataset.uuid) this.open("slot", target.dataset.uuid);
     else if (target?.dataset.host) this.open("host", target.dataset.host);
-  }
-
-  /** Arrow keys go from slot to slot; only one of them is a stop of the tab key. */
-  #move(event) {
-    const tile = event.target.closest(".slot");
-    if (!tile) return;
-    const tiles = [...this.map.querySelectorAll(".slot")];
-    const place = { Home: 0, End: tiles.length - 1 }[event.key] ?? tiles.indexOf(tile) + (STEPS[event.key] ?? 0);
-    const next = tiles[place];
-    if (!next || next === tile) return;
-    event.preventDefault();
-    this.#stopAt(next);
-    next.focus();
   }
 }
 

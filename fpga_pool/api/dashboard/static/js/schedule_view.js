@@ -6,6 +6,7 @@ import { h, markButton, reconcile, s, setAttribute, setText } from "./dom.js";
 import { byName, count, duration, jobName, seconds, shortId } from "./format.js";
 import { isEnded, isEndedJob } from "./pool.js";
 import { makespanOf } from "./queue_view.js";
+import { Roving } from "./roving.js";
 
 const LEFT = 150;
 /** Above the rows: the labels of the axis, then those of the lines, each at a height of its own. */
@@ -16,6 +17,7 @@ const ROW = 37;
 const LANES = { transfer: [4, 4], plan: [9, 9], actual: [19, 15] };
 /** More slots are shown a page at a time. */
 const ROWS = 40;
+const MARKS = "[role=button]";
 const ZOOMS = [1, 2, 4, 8];
 
 export class ScheduleView {
@@ -37,11 +39,11 @@ export class ScheduleView {
     this.title = h("p", { class: "note", "aria-live": "off" });
     this.chart = h("div", {
       class: "scroll chart",
-      tabindex: "0",
       role: "region",
       "aria-label": "Chart of the schedule",
       on: { pointerdown: () => (this.#pressed = true) },
     });
+    this.roving = new Roving(this.chart, MARKS);
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#pressed = false));
     this.legend = h("div", { class: "legend" });
     this.pager = this.#makePager();
@@ -183,8 +185,6 @@ export class ScheduleView {
     const width = Math.max(560, this.chart.clientWidth - 4) * ZOOMS[this.#zoom];
     const bottom = TOP + ROW * names.length;
     const axis = new Axis(begin, begin + (last - begin) * 1.04, LEFT, width - LEFT - 16);
-    const rowOf = new Map(names.map((name, row) => [name, TOP + ROW * row]));
-    const focused = document.activeElement?.dataset?.key;
     const svg = s(
       "svg",
       { width, height: bottom + 2, class: "gantt", role: "group", "aria-label": `Schedule of ${names.length} slots` },
@@ -192,9 +192,12 @@ export class ScheduleView {
       axis.draw(TOP, bottom, LABELS.axis),
     );
     const bySlot = Map.groupBy(jobs, (job) => job.slot);
-    for (const [name, y] of rowOf) this.#drawRow(svg, axis, name, y, width, zero, bySlot.get(name));
-    for (const job of jobs)
-      if (rowOf.has(job.slot)) svg.append(this.#drawJob(axis, job, rowOf.get(job.slot), zero, now));
+    names.forEach((name, number) => {
+      const y = TOP + ROW * number;
+      const row = this.#drawRow(axis, name, y, width, zero, bySlot.get(name));
+      row.append(...inTime(bySlot.get(name)).map((job) => this.#drawJob(axis, job, y, zero, now)));
+      svg.append(row);
+    });
     for (const line of [
       axis.mark(batch.lower_bound_s, "bound", "lower bound", LABELS.bound, bottom),
       axis.mark(batch.planned_makespan_s, "planned", "planned end", LABELS.planned, bottom),
@@ -202,9 +205,10 @@ export class ScheduleView {
       if (line) svg.append(line);
     const running = [...svg.querySelectorAll(".running")];
     this.#live = isEnded(batch) ? null : { axis, zero, svg, bottom, running };
+    const { hasFocus } = this.roving;
     this.chart.replaceChildren(svg);
     this.move();
-    if (focused) svg.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    this.roving.settle(hasFocus);
     this.#showLegend(jobs);
   }
 
@@ -213,11 +217,14 @@ export class ScheduleView {
     return begins.filter((begin) => begin < 0 && begin > -0.2 * last);
   }
 
-  #drawRow(svg, axis, name, y, width, zero, jobs) {
+  /** Return a slot with its loads; its jobs come after them. */
+  #drawRow(axis, name, y, width, zero, jobs) {
     const slot = this.pool.slotNamed(name);
     const open = () => this.open("slot", slot.uuid);
     const place = { x: LEFT - 10, y: y + ROW / 2 + 4 };
-    svg.append(
+    const row = s(
+      "g",
+      { role: "group", "aria-label": name, "data-row": name },
       s("line", { class: "row", x1: 0, x2: width, y1: y, y2: y }),
       slot
         ? markButton("text", name, open, { class: "slot-name opener", "data-key": name, ...place }, name)
@@ -229,8 +236,9 @@ export class ScheduleView {
       if (until < axis.begin || from > axis.end) continue;
       const text = `load of ${functionOf(load, loads[place + 1], jobs)} into ${name}, ${duration(until - from)}`;
       const mark = bar(axis, y, LANES.actual, from, until, { class: "load" }, text);
-      svg.append(markButton("g", text, open, { class: "opener", "data-key": `${name} ${load.begin}` }, mark));
+      row.append(markButton("g", text, open, { class: "opener", "data-key": `${name} ${load.begin}` }, mark));
     }
+    return row;
   }
 
   #drawJob(axis, job, y, zero, now) {
@@ -251,12 +259,7 @@ export class ScheduleView {
     if (start !== null) {
       const end = seconds(job.finished_at);
       const until = end === null ? (isEndedJob(job) ? start - zero : now) : end - zero;
-      const look =
-        end === null
-          ? "actual running"
-          : job.end_s !== null && until > late + job.end_s + 0.5
-            ? "actual late"
-            : "actual";
+      const look = end === null ? "actual running" : isLate(job) ? "actual late" : "actual";
       group.append(bar(axis, y, LANES.actual, start - zero, until, { class: look }));
       const room = axis.x(until) - axis.x(start - zero);
       const text = job.name || job.function;
@@ -342,7 +345,19 @@ function describeJob(job) {
   const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;
   const took = job.compute_s ? `, computed ${duration(job.compute_s)}` : "";
   const place = job.slot || "no slot";
-  return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${took}`;
+  const late = isLate(job) ? ", later than planned" : "";
+  return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${took}${late}`;
+}
+
+/** Return whether a job has ended clearly later than planned. */
+const isLate = (job) =>
+  Boolean(job.finished_at && job.end_s !== null) &&
+  seconds(job.finished_at) - seconds(job.dispatched_at) > job.end_s + 0.5;
+
+/** Return jobs in the order in which they begin, as far as that is known, else are planned to. */
+function inTime(jobs) {
+  const begin = (job) => seconds(job.started_at) ?? seconds(job.dispatched_at) + (job.start_s ?? 0);
+  return jobs.toSorted((a, b) => begin(a) - begin(b));
 }
 
 function describe(batch, pool) {
