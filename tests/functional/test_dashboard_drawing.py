@@ -431,6 +431,7 @@ def test_views_are_drawn_as_they_were(tmp_path):
     subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tests)}, check=True, timeout=TIMEOUT_S)
     found, stored = (json.loads(path.read_text()) for path in (tests / "functional" / DRAWINGS.name, DRAWINGS))
     assert found.keys() == stored.keys()
+    assert [view for view, (_, count) in VIEWS.items() if len(stored[f"{view} {WIDTHS[0]}"]["places"]) < count] == []
     assert [name for name in stored if not alike(found[name], stored[name])] == []
     assert len(list(pictures.glob("*.png"))) == len(VIEWS) * len(SCHEMES) * len(WIDTHS)
 

@@ -48,6 +48,12 @@ _READ = """() => {
         const { x, y, width, height } = mark.getBBox();
         return [kind(mark), Math.round(x), Math.round(y), Math.round(width), Math.round(height)];
     });
+    // Elements of HTML: within the frame that holds them, for what is above it has the heights of texts.
+    for (const mark of document.querySelectorAll("main :is(.slot, .part, .tier)")) {
+        const frame = mark.closest(".cards, .stack, .processors").getBoundingClientRect();
+        const { x, y, width, height } = mark.getBoundingClientRect();
+        places.push([kind(mark), ...[x - frame.x, y - frame.y, width, height].map(Math.round)]);
+    }
     const colours = {};
     const marked = "main :is(.slot, .swatch, .part, .tier, .badge, svg rect, svg line, svg path)";
     for (const mark of document.querySelectorAll(marked)) {
