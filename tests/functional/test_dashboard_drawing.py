@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
-from support.answers import NOW_S, SUBTASKS, TASK, FixedPool, served_answers
+from support.answers import BATCH, NOW_S, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -229,6 +229,21 @@ def test_a_task_leads_to_its_slots_and_shares(dashboard, pool):
     expect(detail.get_by_role("heading", level=2)).to_have_text("job job 1")
     detail.get_by_role("button", name=pool.slots[1].name).click()
     expect(detail.get_by_role("heading", level=2)).to_have_text(f"slot {pool.slots[1].name}")
+
+
+def test_the_schedule_of_a_task_shows_its_shares_on_their_slots(dashboard, pool):
+    page, shares = dashboard.page, pool.task().share_list
+    dashboard.open("queue")
+    page.get_by_role("button", name="lattice").click()
+    page.locator("#detail").get_by_role("button", name="Show schedule").click()
+    for index, share in enumerate(shares):
+        row = page.locator(".gantt").get_by_role("group", name=share.slot)
+        job = row.get_by_role("button", name=f"job {index}: ")
+        expect(job).to_have_accessible_name(f"job {index}: fft on {share.slot}, running, planned 1.00 s to 6.00 s")
+        expect(job.locator(".plan, .actual")).to_have_count(2)
+    expect(page.get_by_role("combobox")).to_have_value(TASK)
+    page.get_by_role("combobox").select_option(BATCH)
+    expect(page.locator(".gantt .job")).to_have_count(len(pool.jobs))
 
 
 def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):

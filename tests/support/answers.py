@@ -29,7 +29,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.progress import flow_of
-from fpga_pool.model.objects.tasks import Task, TaskState
+from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskState
 from fpga_pool.model.rest import date, show
 
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
@@ -162,12 +162,14 @@ class FixedPool:
                 return encode({"functions": [{"name": name} for name in FUNCTIONS]})
             case ["batches"]:
                 waiting = [detail.batch for detail in self.waiting()]
-                return encode({"batches": [show(batch) for batch in (self.batch(), *waiting)], "links": []})
+                shown = self.batch(), self.task_batch(), *waiting
+                return encode({"batches": [show(batch) for batch in shown], "links": []})
             case ["batches", uuid]:
                 (detail,) = (detail for detail in self.waiting() if detail.batch.uuid == uuid)
                 return encode({"batch": show(detail, detail=True)})
             case ["batches", uuid, "jobs"] if uuid != BATCH:
-                jobs = [show(job) for job in self.subtasks() if job.batch_uuid == uuid]
+                others = *self.subtasks(), *self.task().share_list
+                jobs = [show(job) for job in others if job.batch_uuid == uuid]
                 return encode({"jobs": jobs, "seen": "0", "at": date(self.now_s())})
             case ["pipelines"]:
                 return encode({"pipelines": [show(self.pipeline().pipeline)], "links": []})
@@ -293,18 +295,26 @@ class FixedPool:
             pipeline=pipeline, pending_reason="", expected_at=None, subtask_list=tuple(self.subtasks())
         )
 
+    def task_batch(self) -> Batch:
+        """Return the batch of the shares of its task."""
+        return Batch(
+            uuid=TASK, project_id="demo", user_id="demo", name="lattice", policy=TASK_POLICY, created_at=NOW_S - 30,
+            jobs=2, state=BatchState.RUNNING, dispatched_at=NOW_S,
+        )  # fmt: skip
+
     def task(self) -> TaskDetail:
         """Return its task, which has two slots."""
         task = Task(
             uuid=TASK, project_id="demo", user_id="demo", name="lattice", function="fft", slots=2, shares=2,
             topology=Topology.LINE, input_bytes=1000, created_at=NOW_S - 30, state=TaskState.RUNNING, started_at=NOW_S,
+            attempt=1,
         )  # fmt: skip
         slots = tuple(slot.name for slot in self.slots[:2])
         shares = tuple(
             Job(
                 uuid=f"{TASK[:-4]}8{index:03}", batch_uuid=TASK, project_id="demo", user_id="demo", index=index,
                 name="", function="fft", requester="requester-1", input_bytes=1000, created_at=NOW_S - 30, slot=slot,
-                state=JobState.RUNNING,
+                state=JobState.RUNNING, dispatched_at=NOW_S, start_s=1.0, end_s=6.0, started_at=NOW_S + 1.5,
             )
             for index, slot in enumerate(slots)
         )  # fmt: skip

@@ -258,7 +258,8 @@ export class DetailView {
         : [["Drain…", () => drain(found)]];
     }
     const actions = [];
-    if (found.dispatched_at && (kind === "batch" || kind === "pipeline")) {
+    const isPlanned = kind === "task" ? found.attempt > 0 : found.dispatched_at && kind !== "job";
+    if (isPlanned) {
       actions.push(["Show schedule", () => this.open(kind, found.uuid, "schedule")]);
     }
     if (KINDS[kind] && !isEnded(found) && !found.cancel_requested) actions.push(["Cancel…", () => cancel(kind, found)]);

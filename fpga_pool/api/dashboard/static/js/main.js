@@ -50,7 +50,7 @@ let asking = false;
 
 function show() {
   const { view, kind, id } = readAddress();
-  if (["batch", "pipeline", "job"].includes(kind)) pool.chosenBatch = id.split(".")[0];
+  if (["batch", "pipeline", "task", "job"].includes(kind)) pool.chosenBatch = id.split(".")[0];
   if (shown !== views[view]) {
     shown?.leave?.();
     shown = views[view];

@@ -60,7 +60,7 @@ export class Pool extends EventTarget {
   forbidden = new Set();
   /** How often the answers about work have come. */
   answers = 0;
-  /** Batches and pipelines, newest first. */
+  /** Batches, pipelines, and those of the shares of tasks, newest first. */
   batches = [];
   #slots = new Map();
   #jobs = new Map();
@@ -207,10 +207,12 @@ export class Pool extends EventTarget {
     kinds.forEach(([name, kind], number) => {
       this.work[name] = answers[number][kind.many];
     });
-    const hidden = new Set([...this.work.pipeline, ...this.work.task].map((one) => one.uuid));
+    const pipelines = new Set(this.work.pipeline.map((one) => one.uuid));
+    const tasks = new Set(this.work.task.map((one) => one.uuid));
     // A pipeline, or the shares of a task, is a batch, too: it is listed once.
-    this.work.batch = this.work.batch.filter((one) => !hidden.has(one.uuid));
-    this.batches = [...this.work.batch, ...this.work.pipeline].sort(
+    const shares = this.work.batch.filter((one) => tasks.has(one.uuid));
+    this.work.batch = this.work.batch.filter((one) => !pipelines.has(one.uuid) && !tasks.has(one.uuid));
+    this.batches = [...this.work.batch, ...this.work.pipeline, ...shares].sort(
       (a, b) => Date.parse(b.created_at) - Date.parse(a.created_at),
     );
     this.answers += 1;
