@@ -12,6 +12,16 @@ PLACES = ("README.md", "CONTRIBUTING.md", "devstack", "doc/source", "etc", "fpga
 KINDS = {"", ".cfg", ".conf", ".csv", ".ipynb", ".md", ".py", ".rst", ".sh", ".toml", ".yaml"}
 
 
+#: Abbreviations that README need not explain: the subject, and names of an algorithm and a model.
+NAMES = {"EASY", "FPGA", "RTM"}
+
+
+def test_readme_explains_its_abbreviations_where_they_are():
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)|\w+\.md", "", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    used = set(re.findall(r"\b[A-Z]{3,}\b", prose)) - NAMES
+    assert [name for name in sorted(used) if not re.search(rf"\b{name} \(", prose)] == []
+
+
 def words_to_avoid():
     """Return the replacement of each word."""
     with LIST.open(newline="") as file:
