@@ -17,6 +17,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     literal_column,
     or_,
@@ -36,6 +37,7 @@ from fpga_pool.store.tables import (
     BATCHES,
     COMMANDS,
     DESIGNS,
+    ENROLMENTS,
     GANGS,
     HOSTS,
     JOBS,
@@ -244,6 +246,14 @@ NEWEST_JOBS = _scoped(
 ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
 LIVING_HOSTS = _scoped(
     select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
+)
+#: The key of `host`; names of those that live, and whose agents have none any more.
+KEY_OF_HOST = select(ENROLMENTS.c.key).where(ENROLMENTS.c.host == bindparam("host"), ENROLMENTS.c.key != "")
+EXCLUDED_HOSTS = _scoped(
+    select(HOSTS.c.name).where(
+        HOSTS.c.alive, ~exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")
+    ),
+    HOSTS.c.shard,
 )
 #: By name: all slots, and those of `host`.
 ALL_SLOTS = _scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)

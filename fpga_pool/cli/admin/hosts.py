@@ -61,7 +61,7 @@ class Approve(ManageCommand):
 
 
 class Revoke(ManageCommand):
-    """Remove the key of a host: within seconds none of its messages is accepted, and it is lost to the pool."""
+    """Remove the key of a host: within seconds it is lost to the pool, and none of its messages is accepted."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")

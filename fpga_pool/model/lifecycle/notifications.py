@@ -128,7 +128,7 @@ KINDS = (
         Host,
         _HOST,
         _named(HostLost.__name__),
-        "The agent of a host has sent no heartbeat for ``host_timeout_s``.",
+        "The agent of a host has sent no heartbeat for ``host_timeout_s``, or its key was revoked.",
         warns=True,
     ),
     Kind("host.returned", Host, _HOST, _named(HOST_RETURNED), "The agent of a lost host reports again."),

@@ -27,7 +27,7 @@ class ResumeRequested(Event, frozen=True, kw_only=True):
 
 
 class HostLost(Event, frozen=True, kw_only=True):
-    """The slot's host has sent no heartbeat for too long."""
+    """The slot's host has sent no heartbeat for too long, or its key was revoked."""
 
 
 Outcome = tuple[Slot, list[Action]]

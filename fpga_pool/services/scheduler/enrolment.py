@@ -92,7 +92,7 @@ def approve(store: Store, host: str, key: str, now_s: float) -> None:
 
 
 def revoke(store: Store, host: str) -> None:
-    """Forget the key of a host; NotFound where none was ever offered."""
+    """Forget the key of a host, which is lost with that (`OwnedShard`); NotFound where none was ever offered."""
 
     def forget(known: Enrolment | None, _: int) -> None:
         if known is None:

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
-from fpga_pool.model.exceptions import FpgaPoolError, NotFound
+from fpga_pool.model.exceptions import FpgaPoolError, NotEnrolled, NotFound
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
@@ -20,6 +21,7 @@ from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import LastBeat, Store
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class HeartbeatIntake:
             return []
         try:
             repairs = self._writer(self._shard_of(heard.host, heard.availability_zone)).run(
-                lambda tx: apply_heartbeat(tx, heard, self._clock())
+                lambda tx: self._apply(tx, heard)
             )
         except FpgaPoolError:
             with self._lock:
@@ -109,6 +111,12 @@ class HeartbeatIntake:
         if alive:
             self._store.note_alive(alive, self._clock())
         return False
+
+    def _apply(self, tx: Transaction, heard: Heartbeat) -> list[Repair]:
+        # Keys are read now and then: one that was revoked since must not bring back a host that was lost for that.
+        if not cast("SqlTransaction", tx).is_enrolled(heard.host):
+            raise NotEnrolled(f"host {heard.host}: its key was revoked")
+        return apply_heartbeat(tx, heard, self._clock())
 
     def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:
         with self._lock:

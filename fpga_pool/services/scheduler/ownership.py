@@ -108,6 +108,7 @@ class OwnedShard:
         shard = self.shard
         with self._store.reading(shard.name) as reading:
             silent_s = self._hosts.note(reading.beats())
+            excluded = reading.excluded_hosts()
         now_s = self._clock()
         if now_s - self._ticked_at > LONGEST_TICK_S + self._interval_s:
             # Suspended, or starved: that nothing was heard in this time says nothing about the hosts.
@@ -120,7 +121,7 @@ class OwnedShard:
             silent_s = {}
         try:
             with self._transactions() as tx:
-                repairs = tick(tx, self._settings, now_s, silent_s)
+                repairs = tick(tx, self._settings, now_s, silent_s, excluded)
         except StaleEpoch:
             return False  # the ownership learns of it by itself
         log_repairs(repairs)

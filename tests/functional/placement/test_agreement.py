@@ -4,6 +4,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
@@ -13,9 +14,11 @@ from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, SlotState
 from fpga_pool.model.rules.shared.changes import drain_slot
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.rpc.identity import key_text
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.cloud.instances import Instances
 from fpga_pool.services.scheduler.cloud.placement import Inventory, LeaseWatch
+from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.planner import DesignCatalogue
 from fpga_pool.services.scheduler.writer import ShardWriter
@@ -48,6 +51,7 @@ class Pool:
             self.store, self.writer, DesignCatalogue(self.catalogue, self.store), self.settings, self.clock, client
         )
         self._beats = 0
+        approve(self.store, self.host, key_text(Ed25519PrivateKey.generate().public_key()), self.clock())
         self.heartbeat()
 
     def writer(self, shard):

@@ -319,17 +319,20 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending:
     return (job.attempt, job.host) == (attempt, host) and holds
 
 
-def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
+def tick(
+    tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float], excluded: Iterable[str] = ()
+) -> list[Repair]:
     """Apply all timeouts: silent hosts, jobs planned too often, inputs that never arrived.
+
+    Hosts that were `excluded`, whose keys an operator has revoked, are lost at once.
 
     Batches that wait for others follow these.  Tasks follow their shares.
     `silent_s` is the time since the last heartbeat of a host by the receiver's clock: clocks of different machines are
     never compared.
     """
-    repairs = []
-    for name, seconds in silent_s.items():
-        if seconds > settings.host_timeout_s and (host := tx.host(name)).alive:
-            repairs.append(_lose_host(tx, host, seconds, now_s))
+    gone = {name: f"no heartbeat for {s:.1f} s" for name, s in silent_s.items() if s > settings.host_timeout_s}
+    gone |= dict.fromkeys(excluded, "its key was revoked")
+    repairs = [_lose_host(tx, host, reason, now_s) for name, reason in gone.items() if (host := tx.host(name)).alive]
     for job in tx.exhausted_jobs(settings.max_attempts):
         if tx.job(job.uuid) != job:
             continue  # it has followed another share of its task
@@ -347,8 +350,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
     return repairs
 
 
-def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
-    reason = f"no heartbeat for {silent_s:.1f} s"
+def _lose_host(tx: Transaction, host: Host, reason: str, now_s: float) -> Repair:
     history = with_event(host.history, now_s, HostLost.__name__, _UP, _LOST, reason)
     tx.save(replace(host, alive=False, history=history))
     for slot in tx.slots(host.name):

@@ -38,10 +38,11 @@ from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc import scheduler_api
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.identity import Identity, Role
+from fpga_pool.rpc.identity import Identity, Role, key_text
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler_settings import SchedulerSettings
@@ -211,11 +212,17 @@ class Bench:
 
     def host(self, name=None, *, served=True):
         """Bring up a host; the fake transport keeps what is sent to one that is away, so names are never reused."""
-        agent = Agent(name or f"h-{uuid.uuid4().hex[:8]}")
+        agent = self.agent(name, served=served)
         self.agents[agent.name] = agent
+        self.api.heartbeat(agent.heartbeat(self.clock()))
+        return agent
+
+    def agent(self, name=None, *, served=True):
+        """The agent of an enrolled host that was not heard of yet."""
+        agent = Agent(name or f"h-{uuid.uuid4().hex[:8]}")
+        approve(self.store, agent.name, key_text(self.key.public_key()), self.clock())
         if served:
             self.serve(agent)
-        self.api.heartbeat(agent.heartbeat(self.clock()))
         return agent
 
     def serve(self, agent):
@@ -311,13 +318,7 @@ def jumping_clock(clock):
 def new_agent(bench):
     """Bring up an agent that was not heard of yet."""
 
-    def build(*, served=True):
-        agent = Agent(f"h-{uuid.uuid4().hex[:8]}")
-        if served:
-            bench.serve(agent)
-        return agent
-
-    return build
+    return bench.agent
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
 from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
 from fpga_pool.model.messages.requests import Page
-from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.objects.pool import JobState, SlotState
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -177,6 +177,48 @@ def test_a_host_that_was_removed_is_not_listened_to_any_more(gated, enrolled):
     wait_until(is_refused, "the scheduler has learnt of it")
     with pytest.raises(NotFound):
         revoke(gated.store, agent.name)
+
+
+def test_a_host_whose_key_was_revoked_is_lost_at_once_with_its_jobs_and_no_other_host_is(gated, api, enrolled, caller):
+    agent, mine = enrolled
+    job, _ = staged_job(gated, api, agent, mine)
+    other = Agent(f"h-{uuid.uuid4().hex[:8]}")
+    gated.serve(other)
+    others = caller(Role.AGENT, other.name)
+    assert others.enroll(other.name, invite(gated.store, other.name, gated.clock()))
+    others.heartbeat(other.heartbeat(gated.clock()))
+    revoke(gated.store, agent.name)
+    wait_until(lambda: job().host == other.name, "the job is planned elsewhere")  # hosts may be silent for 300 s here
+    alive = {host.name: host.alive for host in api.hosts()}
+    assert alive == {agent.name: False, other.name: True}
+    assert {slot.state for slot in api.slots() if slot.host == agent.name} == {SlotState.FAULTED}
+    batch = api.create_batch(gated.request(agent, *["sha256"] * 5)).batch
+    wait_until(lambda: all(one.slot for one in api.batch_jobs("p", batch.uuid).jobs), "its jobs are planned")
+    assert {one.host for one in api.batch_jobs("p", batch.uuid).jobs} == {other.name}
+
+
+def test_a_host_that_was_lost_as_its_key_was_revoked_comes_back_when_it_is_enrolled_again(gated, api, enrolled):
+    agent, mine = enrolled
+
+    def is_alive():
+        return api.hosts()[0].alive
+
+    (known,) = gated.store.enrolments()
+    revoke(gated.store, agent.name)
+    wait_until(lambda: not is_alive(), "the host is lost")
+    with pytest.raises(NotEnrolled):  # another scheduler, which has read the keys before, would let it in
+        gated.service.heartbeat_intake.heartbeat(agent.heartbeat(gated.clock(), unreported=1))
+    assert not is_alive()
+    approve(gated.store, agent.name, known.key, gated.clock())
+
+    def is_back():
+        try:
+            mine.heartbeat(agent.heartbeat(gated.clock()))
+        except NotEnrolled:  # the keys were read a moment ago
+            return False
+        return is_alive()
+
+    wait_until(is_back, "the host is back")
 
 
 def test_strangers_cannot_fill_the_database_with_offers(gated, caller, monkeypatch):
