@@ -86,7 +86,11 @@ OPTS = [
     ),
     cfg.FloatOpt("egress_mbps", min=0.001, help="Egress limit of this host, Mbit/s."),
     cfg.FloatOpt("ingress_mbps", min=0.001, help="Ingress limit of this host, Mbit/s."),
-    cfg.HostAddressOpt("data_address", help="Address at which clients reach the data port of this host. Required."),
+    cfg.HostAddressOpt(
+        "data_address",
+        help="Address at which clients reach the data port of this host. Required. The pool keeps to it: after a "
+        "change an operator approves the key of the host again (fpga-pool-manage host approve).",
+    ),
     cfg.IPOpt("data_bind_address", help="Address on which the data port listens; defaults to data_address."),
     cfg.PortOpt(
         "data_port", default=9512, min=0, help="TCP port of the data port; 0 selects a free port at every start."

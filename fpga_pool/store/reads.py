@@ -11,7 +11,6 @@ from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import Design, DesignState
-from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -121,10 +120,6 @@ class Reads(FamilyReads):
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
         alive = self._execute(statements.LIVING_HOSTS, Host)
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
-
-    def is_enrolled(self, host: str) -> bool:
-        """Return whether the agent of a host has a key that is believed."""
-        return self._execute(statements.KEY_OF_HOST, Enrolment, values={"host": host}).first() is not None
 
     def excluded_hosts(self) -> list[str]:
         """Return the living hosts of the shard whose agents have no key any more."""

@@ -247,8 +247,7 @@ ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
 LIVING_HOSTS = _scoped(
     select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
 )
-#: The key of `host`; names of those that live, and whose agents have none any more.
-KEY_OF_HOST = select(ENROLMENTS.c.key).where(ENROLMENTS.c.host == bindparam("host"), ENROLMENTS.c.key != "")
+#: Names of those that live, and whose agents have no key any more.
 EXCLUDED_HOSTS = _scoped(
     select(HOSTS.c.name).where(
         HOSTS.c.alive, ~exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")

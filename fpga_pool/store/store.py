@@ -381,3 +381,18 @@ class Store:
         """Begin; commit at the end, or roll back; translate the database's errors into the pool's."""
         with translated(), self.engine.begin() as connection:
             yield connection
+
+
+# Enrolment, within a transaction that takes in what an agent says ------------------------------------------------
+
+
+def enrolment_of(connection: Connection, host: str) -> Enrolment | None:
+    """Return the enrolment of a host; None where nothing is known of it."""
+    row = connection.execute(by_key(Enrolment, lock=False), {"key": host}).one_or_none()
+    return None if row is None else from_columns(Enrolment, row)
+
+
+def confirm_address(connection: Connection, host: str, address: str) -> None:
+    """Note the data address of a host that has none yet."""
+    without = ENROLMENTS.c.host == host, ENROLMENTS.c.data_address == ""
+    connection.execute(update(ENROLMENTS).where(*without).values(data_address=address))

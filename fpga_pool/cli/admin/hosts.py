@@ -36,7 +36,7 @@ class Enroll(ManageCommand, Lister):
 
 
 class Approve(ManageCommand):
-    """Accept the key of a host, in place of any other one.
+    """Accept the key of a host, in place of any other one; if it has that key, its agent may say another data_address.
 
     Compare KEY with the log of the host's agent, which shows it at each start: every process that reaches RabbitMQ can
     offer a key. --all accepts what every host without a key has offered, for pools whose RabbitMQ no other process
@@ -78,12 +78,12 @@ class List(ManageCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.store() as store:
             rows: list[Row] = [_enrolment(one) for one in store.enrolments()]
-        return ("host", "state", "key", "waits_for_approval", "changed_at"), rows
+        return ("host", "state", "key", "waits_for_approval", "data_address", "changed_at"), rows
 
 
 def _enrolment(one: Enrolment) -> Row:
     state = "enrolled" if one.key else "pending" if one.offered else "invited"
-    return one.host, state, one.key, one.offered, as_moment(one.changed_at)
+    return one.host, state, one.key, one.offered, one.data_address, as_moment(one.changed_at)
 
 
 class ListServices(ManageCommand, Lister):

@@ -7,18 +7,20 @@ import hashlib
 import hmac
 from dataclasses import dataclass, replace
 
-from fpga_pool.model.exceptions import Unauthenticated
+from fpga_pool.model.exceptions import InvalidInput, Unauthenticated
 from fpga_pool.model.fields import Limit, Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """What is known of the key of a host's agent; `key` is believed, `offered` waits for an operator."""
+    """What is known of a host's agent; `key` is believed, `offered` waits for an operator."""
 
     host: str
     #: Public keys as text (`rpc.identity.key_text`); "" = none.
     key: str = ""
     offered: str = ""
+    #: Where clients reach its data port, as its first heartbeat after an approval has said; "" = not yet.
+    data_address: str = ""
     #: SHA-256 of the one-time code by which a key is accepted at once; "" = none.
     code_sha256: str = ""
     code_expires_at: Moment = 0.0
@@ -56,10 +58,19 @@ def offered(enrolment: Enrolment, key: str, proof: str, now_s: float) -> Enrolme
 
 
 def approved(enrolment: Enrolment, key: str, now_s: float) -> Enrolment:
-    """Return the enrolment with a key that is believed from now on, in place of any other one."""
+    """Return the enrolment with a key that is believed from now on, in place of any other one, at any address."""
     if key == enrolment.key:
-        return enrolment
+        return replace(enrolment, data_address="")
     return Enrolment(host=enrolment.host, key=key, changed_at=now_s)
+
+
+def require_known_address(enrolment: Enrolment, address: str) -> None:
+    """Raise InvalidInput where a host says that its data port is elsewhere than it was: streams are held by that."""
+    if enrolment.data_address not in ("", address):
+        raise InvalidInput(
+            f"data_address: expected {enrolment.data_address}, as host {enrolment.host} had it first, found {address}; "
+            f"if it has moved, approve its key again (fpga-pool-manage host approve {enrolment.host} {enrolment.key})"
+        )
 
 
 def _digest(code: str) -> str:

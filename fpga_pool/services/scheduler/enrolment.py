@@ -86,7 +86,7 @@ def invite(store: Store, host: str, now_s: float) -> str:
 
 
 def approve(store: Store, host: str, key: str, now_s: float) -> None:
-    """Accept a key as that of a host, in place of any other one; nothing is done where it is so already."""
+    """Accept a key as that of a host, in place of any other one, and the data address that its agent says next."""
     key_of_text(key)
     store.change_enrolment(host, lambda known, _: approved(known or Enrolment(host=host), key, now_s))
 

@@ -126,6 +126,27 @@ def test_an_enrolled_agent_does_nothing_in_the_name_of_another_host(gated, api, 
     assert host.data_address == "192.0.2.1"
 
 
+def test_a_captured_agent_does_not_pass_the_address_of_another_host_off_as_its_own(gated, api, enrolled, caplog):
+    agent, mine = enrolled
+    (approved,) = gated.store.enrolments()
+    moved = changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7")
+    with pytest.raises(InvalidInput, match=r"expected 192\.0\.2\.1, as host \S+ had it first, found 192\.0\.2\.7"):
+        mine.heartbeat(moved)
+    assert mine.enroll(agent.name)  # as an agent does by itself: that is no approval
+    with pytest.raises(InvalidInput):
+        mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7"))
+    assert "expected 192.0.2.1" in caplog.text
+    (host,) = api.hosts()
+    assert (host.data_address, host.refused_messages) == ("192.0.2.1", 2)
+    mine.heartbeat(agent.heartbeat(gated.clock()))
+    approve(gated.store, agent.name, approved.key, gated.clock())
+    mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7"))
+    (host,) = api.hosts()
+    assert host.data_address == "192.0.2.7"
+    with pytest.raises(InvalidInput, match=r"expected 192\.0\.2\.7"):
+        mine.heartbeat(agent.heartbeat(gated.clock()))
+
+
 # Enrolment ----------------------------------------------------------------------------------------------------------
 
 
