@@ -50,6 +50,8 @@ DEFAULTS: dict[str, Any] = {
     "heartbeat_timeout_threshold": 10,
     # The longest pause between two attempts to reach a broker that is away.
     "rabbit_interval_max": 5,
+    # A caller may name a queue for the answer that does not exist. Each such answer would hold a thread for a minute.
+    "direct_mandatory_flag": False,
 }
 
 #: A thread that listens wakes this soon after each message, then after twice the time and so on, whether there is
@@ -275,10 +277,10 @@ class _Dispatcher(messaging.RPCDispatcher):
                 return super().dispatch(incoming)
         except messaging.UnsupportedVersion as error:
             self._note("fpga_pool.unsupported_version", incoming, error)
-            raise
+            raise messaging.ExpectedException from error
         except messaging.NoSuchMethod as error:
             self._note("fpga_pool.no_such_method", incoming, error)
-            raise
+            raise messaging.ExpectedException from error
         except messaging.ExpectedException as expected:
             cause = expected.exc_info[1]
             if isinstance(cause, _REFUSED):
@@ -296,37 +298,43 @@ class _Dispatcher(messaging.RPCDispatcher):
         count = self._refusals.note(code)
         level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
         method = str(incoming.message.get("method"))[:200]
-        LOG.log(level, "refused %s: %s (%s: %d so far)", _line(method), _line(str(error)[:500]), code, count)
+        LOG.log(level, "refused %s: %s (%s: %d so far)", _line(method), _line(str(error)), code, count)
 
 
 def _line(text: str) -> str:
     """Return a text of a stranger as a part of one line of a log."""
-    return text if text.isprintable() else repr(text)
+    return text[:500] if text[:500].isprintable() else repr(text[:500])
 
 
-#: Messages that oslo.messaging itself refuses and only logs: by logger the log message, and our error code.
+#: Messages that oslo.messaging itself refuses and only logs: by logger the beginning of the log message, and our code.
 _REFUSED_BELOW = {
     "oslo.messaging._drivers.impl_rabbit": ("Failed to process message", "fpga_pool.unreadable_message"),
     "oslo_messaging._drivers.amqpdriver": ("ignoring duplicate message", "fpga_pool.duplicate_message"),
 }
 
 
-class _Below(logging.Handler):
-    """Counts messages of a log."""
+class _Below(logging.Filter):
+    """Counts messages of a log; lets few of them through, one line each, with the reason but no traceback."""
 
     def __init__(self, refusals: Refusals, said: str, code: str) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__()
         self._refusals, self._said, self._code = refusals, said, code
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().startswith(self._said):
-            self._refusals.note(self._code)
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if not text.startswith(self._said):
+            return True
+        count = self._refusals.note(self._code)
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            text = f"{text}: {type(error).__name__}: {error}"
+        record.msg, record.args, record.exc_info = "%s (%s: %d so far)", (_line(text), self._code, count), None
+        return self._refusals.is_shown(self._code)
 
 
-def count_unreadable(refusals: Refusals) -> None:
-    """Count what arrives at this process from RabbitMQ and is no message, or the same one again."""
+def limit_unreadable(refusals: Refusals) -> None:
+    """Count what arrives at this process from RabbitMQ and is no message, or the same one again; log some of it."""
     for logger, (said, code) in _REFUSED_BELOW.items():
-        logging.getLogger(logger).addHandler(_Below(refusals, said, code))
+        logging.getLogger(logger).addFilter(_Below(refusals, said, code))
 
 
 class _Server(RPCServer):

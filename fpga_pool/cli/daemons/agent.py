@@ -14,7 +14,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, count_unreadable, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, limit_unreadable, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
@@ -75,7 +75,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         commands = Commands(
             server(messages, AGENT_TOPIC, settings.host, endpoints, agent_gate(token_keys), service.refusals)
         )
-        count_unreadable(service.refusals)
+        limit_unreadable(service.refusals)
         service.on_speaking = commands.listen
         ends.callback(end_messages, [commands.stop, messages.cleanup])
         guests = instances(conf, service, scheduler, egress)

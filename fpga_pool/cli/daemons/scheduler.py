@@ -25,7 +25,7 @@ from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.loop import exclusive
@@ -95,7 +95,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         endpoints = [SchedulerEndpoint(service)]
         gate = Gate(service.keys, SCHEDULER_METHODS)
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals)
-        count_unreadable(service.refusals)
+        limit_unreadable(service.refusals)
         ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
         # Its shards are left first, so that others take them over while the last messages are answered.
         ends.callback(attempt, [service.stop])

@@ -19,7 +19,7 @@ from fpga_pool.rpc.transport import (
     Refusals,
     _Dispatcher,
     answers,
-    count_unreadable,
+    limit_unreadable,
     server,
     transport,
 )
@@ -102,19 +102,40 @@ def test_what_is_wrong_is_counted_by_its_code(call, refusals, method, version, a
         assert refusals.counts() == {code: count}
 
 
-def test_what_oslo_messaging_refuses_by_itself_is_counted(refusals):
+@pytest.fixture
+def below(refusals):
+    """The loggers of oslo.messaging that tell of messages, as in a process of the pool."""
     names = "oslo.messaging._drivers.impl_rabbit", "oslo_messaging._drivers.amqpdriver"
     loggers = [logging.getLogger(name) for name in names]
-    before = [list(logger.handlers) for logger in loggers]
-    count_unreadable(refusals)
-    try:
-        loggers[0].error("Failed to process message ... skipping it.")
-        loggers[0].error("Something else")
-        loggers[1].error("ignoring duplicate message %s", "4711")
-    finally:
-        for logger, handlers in zip(loggers, before, strict=True):
-            logger.handlers = handlers
+    before = [list(logger.filters) for logger in loggers]
+    limit_unreadable(refusals)
+    yield loggers
+    for logger, filters in zip(loggers, before, strict=True):
+        logger.filters = filters
+
+
+def test_what_oslo_messaging_refuses_by_itself_is_counted(below, refusals):
+    rabbit, driver = below
+    rabbit.error("Failed to process message ... skipping it.")
+    rabbit.error("Something else")
+    driver.error("ignoring duplicate message %s", "4711")
     assert refusals.counts() == {"fpga_pool.unreadable_message": 1, "fpga_pool.duplicate_message": 1}
+
+
+def test_messages_that_cannot_be_read_do_not_fill_the_log(below, refusals, caplog):
+    error = ValueError("no such version: 9\n2026-11-27 INFO forged" + 1_000_000 * "x")
+    for _ in range(30):
+        below[0].error("Failed to process message ... skipping it.", exc_info=error)
+    below[0].error("Something else")
+    *lines, last = caplog.records
+    assert last.getMessage() == "Something else"
+    # Ten at once, then one per ten seconds.
+    assert 10 <= len(lines) < 30
+    texts = [logging.Formatter().format(line) for line in lines]  # with the traceback, if there is one
+    assert max(map(len, texts)) < 1000
+    assert all("\n" not in text and "no such version: 9" in text for text in texts)
+    assert "(fpga_pool.unreadable_message: 10 so far)" in texts[9]
+    assert refusals.counts() == {"fpga_pool.unreadable_message": 30}
 
 
 def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # the transport has set it
