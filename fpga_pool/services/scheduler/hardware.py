@@ -23,6 +23,7 @@ from fpga_pool.model.rules.shared.cards import (
 )
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import NO_ANSWER, Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.purge import delete_slots
@@ -74,7 +75,7 @@ class HardwareRequests:
     @answers
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
         with self._service.store.looking() as tx:
-            return tx.page(Host, page)
+            return [changed(host, agent_id="") for host in tx.page(Host, page)]
 
     @answers
     def counters(self, context: Context, host: str | None = None) -> list[HostLoad]:

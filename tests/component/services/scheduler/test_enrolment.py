@@ -5,7 +5,7 @@ import uuid
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
+from fpga_pool.model.exceptions import HostTaken, InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
 from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import JobState, SlotState
@@ -79,9 +79,8 @@ def test_a_forged_report_does_not_complete_a_job_and_its_number_voids_no_later_o
     agent, mine = enrolled
     job, about = staged_job(gated, api, agent, mine)
     forged = JobFinished(**about, compute_s=0.1, result_bytes=5, result_sha256=64 * "f")
-    (told,) = api.hosts()  # also to the stranger, if it could ask
     with pytest.raises(NotEnrolled):
-        stranger(agent.name).report(agent.name, told.agent_id, [(10**9, forged)])
+        stranger(agent.name).report(agent.name, agent.name, [(10**9, forged)])
     assert job().state is JobState.RUNNING
     mine.report(agent.name, agent.name, [(3, changed(forged, result_sha256=64 * "a"))])
     assert (job().state, job().result_sha256) == (JobState.RESULT_HELD, 64 * "a")
@@ -124,6 +123,19 @@ def test_an_enrolled_agent_does_nothing_in_the_name_of_another_host(gated, api, 
         other.release_slots(agent.name, agent.name, {})
     (host,) = api.hosts()
     assert host.data_address == "192.0.2.1"
+
+
+def test_the_secret_by_which_an_agent_is_told_from_another_one_is_in_no_answer(gated, api, caller):
+    agent, secret = Agent(f"h-{uuid.uuid4().hex[:8]}"), uuid.uuid4().hex
+    mine = caller(Role.AGENT, agent.name)
+    assert mine.enroll(agent.name, invite(gated.store, agent.name, gated.clock()))
+    mine.heartbeat(changed(agent.heartbeat(gated.clock()), agent_id=secret))
+    told = [api.hosts(), api.slots(), api.cards(), api.services(), api.describe("me"), api.snapshot().to_plain()]
+    assert agent.name in repr(told)
+    assert secret not in repr(told)
+    with pytest.raises(HostTaken) as refused:
+        mine.report(agent.name, "another", [])
+    assert secret not in str(refused.value)
 
 
 def test_a_captured_agent_does_not_pass_the_address_of_another_host_off_as_its_own(gated, api, enrolled, caplog):
