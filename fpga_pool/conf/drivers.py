@@ -122,8 +122,14 @@ RUNNER_LIBVIRT_OPTS = [
         "consoles",
         default="/var/log/fpga_pool/gangs",
         help="Directory of the console logs of guests (first serial port), one file GANG.INDEX.log each; share it "
-        "between hosts to have one file per process wherever it runs. The files are never removed automatically. "
-        "Empty = no logs.",
+        "between hosts to have one file per process wherever it runs. Empty = no logs.",
+    ),
+    cfg.FloatOpt(
+        "keep_consoles_s",
+        default=604800.0,
+        min=3600.0,
+        help="Time in seconds after which the console log of a process that is on no host is removed, if nothing was "
+        "added to it.",
     ),
     cfg.IntOpt("memory_mib", default=1024, min=16, help="Memory of each guest, MiB."),
     cfg.StrOpt(

@@ -1,9 +1,11 @@
-"""Libvirt domains of processes of gangs: their XML, the images they boot from, and the directory of saved memories."""
+"""Libvirt domains of processes of gangs: their XML, the images they boot from, their saved memories and consoles."""
 
 import abc
+import contextlib
+import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -170,6 +172,38 @@ class SavedMemory:
         return swept
 
 
+#: One that virtlogd has put aside ends with a number.
+_CONSOLE = re.compile(r"[0-9a-f-]{36}\.\d+\.log(\.\d+)?")
+
+
+class Consoles:
+    """The directory of what guests print, which hosts may share; a process has one file wherever it runs."""
+
+    def __init__(self, directory: Path, keep_s: float) -> None:
+        self._directory = directory
+        self._keep_s = keep_s
+
+    def file(self, key: Key) -> Path:
+        """Return where the console of a process goes."""
+        return self._directory / f"{key.gang}.{key.index}.log"
+
+    def sweep(self, here: Iterable[Key]) -> list[str]:
+        """Remove files of processes that are on no host, to which nothing was added for long; return their names.
+
+        Those of the processes that are `here` are marked as new, for the other hosts.
+        """
+        for key in here:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self.file(key))
+        swept = []
+        for file in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another host was faster
+                if _CONSOLE.fullmatch(file.name) and time.time() - file.lstat().st_mtime > self._keep_s:
+                    file.unlink()
+                    swept.append(file.name)
+        return swept
+
+
 def _checked(name: str, what: str) -> str:
     """Refuse names that would lead out of a directory."""
     if not _NAME.fullmatch(name):
@@ -192,12 +226,8 @@ class Machine:
     bridge: str
     #: `cpu_shares` that each has while it starts: to start is no work of its tier.
     start_shares: int
-    #: Directory of their consoles; None = they are not kept.
-    consoles: Path | None
-
-    def console(self, key: Key) -> Path | None:
-        """Return where the console of a process goes: the same file wherever and whenever it runs."""
-        return self.consoles / f"{key.gang}.{key.index}.log" if self.consoles else None
+    #: None = they are not kept.
+    consoles: Consoles | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +365,8 @@ def _add_devices(devices: ElementTree.Element, key: Key, image: Image, machine: 
         nic = ElementTree.SubElement(devices, "interface", type="bridge")
         ElementTree.SubElement(nic, "source", bridge=machine.bridge)
         ElementTree.SubElement(nic, "model", type="virtio")
-    if console := machine.console(key):
+    if machine.consoles is not None:
+        console = machine.consoles.file(key)
         serial = ElementTree.SubElement(devices, "serial", type="file")
         ElementTree.SubElement(serial, "source", path=str(console), append="on")
     ElementTree.SubElement(devices, "memballoon", model="none")

@@ -8,7 +8,7 @@ A process goes on elsewhere from its memory, saved in a directory that hosts sha
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.runners.domain import (
+    Consoles,
     Machine,
     ProcessDomain,
     Runner,
@@ -42,7 +43,7 @@ _WITH_ALL = (
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
 )
-#: How often old saved memories are looked for.
+#: How often old saved memories and consoles are looked for.
 SWEEP_S = 600.0
 #: How long a save may take to see that its guest was destroyed.
 SAVE_END_S = 60.0
@@ -86,7 +87,7 @@ class LibvirtRunner(Runner):
             cpu_model=group.cpu_model,
             bridge=group.bridge,
             start_shares=foreground_shares(),
-            consoles=directories["consoles"] if group.consoles else None,
+            consoles=Consoles(directories["consoles"], group.keep_consoles_s) if group.consoles else None,
         )
         tiers = LibvirtTiers(uri, Path(conf.tiers.libvirt_pid_dir), of_gangs=True)
         saved = SavedMemory(directories["saved"], group.keep_saved_s)
@@ -97,13 +98,23 @@ class LibvirtRunner(Runner):
 
     def observe(self) -> dict[Key, Running]:
         now_s = self._clock()
+        guests = self._find()
         if now_s - self._swept_at > SWEEP_S:
             self._swept_at = now_s
-            for name in self._saved.sweep():
-                LOG.warning("saved memory %s: removed, as it was not resumed from", name)
-        guests = self._find()
+            self._sweep(guests)
         self._guests.read_tiers(now_s)
         return {key: self._running(guest, now_s) for key, guest in guests.items()}
+
+    def _sweep(self, guests: Iterable[Key]) -> None:
+        if self._machine.consoles is not None:
+            try:
+                swept = self._machine.consoles.sweep(guests)
+            except OSError as error:
+                LOG.warning("old consoles are not removed: %s", error)
+            else:
+                LOG.log(logging.INFO if swept else logging.DEBUG, "old consoles: removed %s", swept)
+        for name in self._saved.sweep():
+            LOG.warning("saved memory %s: removed, as it was not resumed from", name)
 
     def _find(self) -> dict[Key, Guest]:
         found = self._guests.find()

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fpga_pool.drivers.runners.domain import (
+    Consoles,
     Image,
     Machine,
     ProcessDomain,
@@ -22,7 +23,12 @@ from fpga_pool.model.flavor import Tier
 GANG = "3b0f4a5e-5d55-4a0c-8a53-9f1b7dcb3a01"
 SPEC = ProcessSpec(key=Key(GANG, 2, 1), processes=4, cpu_usage=0.5, work_s=60.0, command='run "a, b" <&>')
 MACHINE = Machine(
-    virt_type="kvm", memory_mib=512, cpu_model="", bridge="", start_shares=16384, consoles=Path("/consoles")
+    virt_type="kvm",
+    memory_mib=512,
+    cpu_model="",
+    bridge="",
+    start_shares=16384,
+    consoles=Consoles(Path("/consoles"), 60.0),
 )
 KERNEL = Image(Path("/images/x/kernel"), Path("/images/x/initrd"), "console=ttyS0", None)
 DISK = Image(None, None, "", Path("/images/x/disk.qcow2"))

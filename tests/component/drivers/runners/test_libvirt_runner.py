@@ -1,11 +1,13 @@
 """The libvirt runner where something goes wrong: what it asks libvirt for, and when it gives up."""
 
+import os
 import threading
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, SavedMemory
+from fpga_pool.drivers.runners.domain import Consoles, Machine, ProcessDomain, SavedMemory
 from fpga_pool.model.agent.gang_process import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
@@ -15,7 +17,7 @@ runners = pytest.importorskip("fpga_pool.drivers.runners.libvirt")
 process_guests = pytest.importorskip("fpga_pool.drivers.runners.process_guests")
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-KEY = Key("a", 0, 1)
+KEY = Key("5f2c1b7e-0d43-4c55-9a86-2e7a3f10bb02", 0, 1)
 SPEC = ProcessSpec(key=KEY, processes=1, cpu_usage=0.5, work_s=60.0)
 MANAGED_SAVE, SNAPSHOTS, CHECKPOINTS = 1, 2, 16  # virDomainUndefineFlagsValues
 
@@ -105,7 +107,8 @@ def connection():
 
 @pytest.fixture
 def runner(tmp_path, tiers, connection):
-    machine = Machine(virt_type="qemu", memory_mib=64, cpu_model="", bridge="", start_shares=1024, consoles=None)
+    consoles = Consoles(tmp_path, 3600.0)
+    machine = Machine(virt_type="qemu", memory_mib=64, cpu_model="", bridge="", start_shares=1024, consoles=consoles)
     saved = SavedMemory(tmp_path, 3600.0)
     guests = process_guests.ProcessGuests(connection, tiers)
     return runners.LibvirtRunner(guests, machine, saved, tmp_path, "default", lambda: 0.0)
@@ -166,3 +169,25 @@ def test_the_cpu_time_of_a_guest_is_that_of_its_control_group(runner, domain):
     assert runner.observe()[KEY].cpu_s == 2.5
     domain.destroy()
     assert runner.observe()[KEY].cpu_s == 2.5  # what was read last
+
+
+def test_old_consoles_are_removed_but_for_those_of_guests_that_print_nothing(runner, domain, tmp_path):
+    other = "3b0f4a5e-5d55-4a0c-8a53-9f1b7dcb3a01"
+    mine = f"{KEY.gang}.{KEY.index}.log"
+    old = [mine, f"{other}.0.log", f"{other}.0.log.1", f"{other}.0.txt", "notes.log"]
+    for name in old:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1.0, 1.0))
+    (tmp_path / f"{other}.1.log").touch()
+    runner.observe()
+    # What is here is new to the other hosts, which do not know it.
+    assert {path.name: path.stat().st_mtime > 1.0 for path in tmp_path.iterdir()} == {
+        mine: True, f"{other}.1.log": True, f"{other}.0.txt": False, "notes.log": False
+    }  # fmt: skip
+    assert Consoles(tmp_path, 3600.0).sweep([]) == []
+
+
+def test_a_directory_of_consoles_that_is_gone_holds_up_no_guest(runner, domain, monkeypatch, caplog):
+    monkeypatch.setattr(runner._machine.consoles, "_directory", Path("/nowhere"))
+    assert list(runner.observe()) == [KEY]
+    assert "old consoles are not removed: " in caplog.text
