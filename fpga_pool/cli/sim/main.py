@@ -37,7 +37,7 @@ class _Command:
 COMMANDS: Mapping[str, _Command] = {
     "plan": _Command("Plan a batch of jobs.", "cli.sim.plan"),
     "problem": _Command(
-        "Make the problem of a batch: from the makespan paper, a trace, or a running pool.", "cli.sim.problem"
+        "Make the problem of a batch: from the workload of a paper, a trace, or a running pool.", "cli.sim.problem"
     ),
     "online": _Command("Simulate jobs that arrive over time, on a pool of equal hosts.", "cli.sim.online"),
     "gangs": _Command("Simulate parallel jobs on processors with a foreground and a background tier.", "cli.sim.gangs"),

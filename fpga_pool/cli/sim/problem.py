@@ -1,4 +1,4 @@
-"""`fpga-pool-sim problem`: the problem of a batch, from the makespan paper's workload, a trace or a running pool."""
+"""`fpga-pool-sim problem`: the problem of a batch, from the workload of a paper, a trace or a running pool."""
 
 import argparse
 import csv
@@ -12,16 +12,18 @@ import numpy as np
 
 from fpga_pool.cli.arguments import positive_count
 from fpga_pool.cli.sim.options import add_seed
+from fpga_pool.cli.sim.workloads import BENEFIT, CARDS, FEWER, NAMES, RINGS, problem_named
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.cloud import cloud_login
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.core.types import BatchProblem, floats
-from fpga_pool.experiments.figures.makespan.workload import JOBS, REQUESTERS, RESPONDERS, Form, Shape, batch
+from fpga_pool.experiments.figures.makespan.workload import JOBS, REQUESTERS, RESPONDERS, Form
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import CPU, Host, Job, Slot
 from fpga_pool.model.rules.batch.planning import Snapshot, batch_problem, known_time_models, pool_view
 from fpga_pool.sim import files
+from fpga_pool.sim.lattice.workloads import MODELS
 from fpga_pool.sim.scenario.arrivals import simulated_hosts
 from fpga_pool.sim.scenario.reading import read_scenario
 
@@ -35,8 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "work",
         metavar="WORK",
-        help=f"{', '.join(Form)}: workload of the makespan paper, section 5.2, on its own hosts; a trace (.csv): jobs, "
-        f"columns {', '.join(_COLUMNS)} and optionally release_s; the uuid of a batch of a running pool",
+        help=f"{', '.join(Form)}: workload of the makespan paper, section 5.2, on its own hosts; {', '.join(MODELS)}: "
+        "shares of tasks of the lattice paper, each by itself, on rings of 8 slots; "
+        f"{', '.join(BENEFIT)}: jobs of the benefit paper, which arrive one after the other, on the slots of cards, "
+        f"with loads; a trace (.csv): jobs, columns {', '.join(_COLUMNS)} and optionally release_s; the uuid of a "
+        "batch of a running pool",
     )
     parser.add_argument(
         "--pool",
@@ -46,19 +51,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "clouds.yaml",
     )
     parser.add_argument("--catalogue", metavar="FILE", help="functions and boards (default: the installed catalogue)")
-    parser.add_argument("--jobs", type=positive_count, default=JOBS, metavar="N", help=f"paper: jobs (default: {JOBS})")
-    for name, default in (("requesters", REQUESTERS), ("responders", RESPONDERS)):
-        help_text = f"paper: {name} (default: {default})"
-        parser.add_argument(f"--{name}", type=positive_count, default=default, metavar="N", help=help_text)
+    for name, help_text in (
+        ("jobs", f"paper: jobs, or tasks of the lattice paper (default: {JOBS}; lattice and benefit paper: {FEWER})"),
+        ("requesters", f"makespan paper: requesters (default: {REQUESTERS})"),
+        (
+            "responders",
+            f"paper: responders (default: {RESPONDERS}), rings of the lattice paper ({RINGS}), cards of the benefit "
+            f"paper ({CARDS})",
+        ),
+    ):
+        parser.add_argument(f"--{name}", type=positive_count, metavar="N", help=help_text)
     parser.add_argument("--out", required=True, metavar="PROBLEM", help="output problem (.npz)")
     add_seed(parser)
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Write a problem and return what it is like."""
-    if arguments.work in list(Form):
-        shape = Shape(jobs=arguments.jobs, requesters=arguments.requesters, responders=arguments.responders)
-        problem = batch(Form(arguments.work), shape, arguments.seed)
+    if arguments.work in NAMES:
+        problem = problem_named(
+            arguments.work,
+            jobs=arguments.jobs,
+            requesters=arguments.requesters,
+            responders=arguments.responders,
+            seed=arguments.seed,
+        )
     else:
         problem = _on_pool(arguments)
     files.write_problem(arguments.out, problem)

@@ -1,4 +1,7 @@
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ egress_mbps = 100
 TRACE = (
     "# recorded by hand\nfunction,input_bytes,requester,release_s\nsha256,3000000,client,0\nsha256,1000000,client,0.5\n"
 )
+CHECKER = Path(__file__).parents[2] / "checkers" / "check_plan.py"
 UUID = "00000000-0000-4000-8000-000000000001"
 
 
@@ -51,6 +55,49 @@ def test_the_workload_of_the_paper_is_planned_and_the_same_for_the_same_seed(tmp
     plan = tmp_path / "plan.npz"
     assert main(["plan", str(paths[0]), "--policy", "ect", "--out", str(plan)]) == 0
     assert len(np.load(plan)["accelerator"]) == 40
+
+
+def solved(tmp_path, capsys, work, *options):
+    """What `problem` and `plan` say of a workload, and the problem."""
+    path = tmp_path / f"{work}.npz"
+    assert main(["problem", work, *options, "--seed", "4", "--out", str(path), "--json"]) == 0
+    assert main(["plan", str(path), "--effort", "2", "--out", str(tmp_path / "plan.npz"), "--json"]) == 0
+    said, plan = map(json.loads, capsys.readouterr().out.splitlines())
+    checked = subprocess.run([sys.executable, CHECKER, path, tmp_path / "plan.npz"], check=True, capture_output=True)
+    assert json.loads(checked.stdout)["valid"] is True
+    return said, plan, read_problem(path)
+
+
+@pytest.mark.parametrize("model", ["rtm", "rtmw", "f11"])
+def test_shares_of_tasks_of_the_lattice_paper_are_planned_and_their_bound_is_one_for_the_tasks(tmp_path, capsys, model):
+    said, plan, problem = solved(tmp_path, capsys, model, "--jobs", "12", "--responders", "2")
+    tasks, schedule = tmp_path / "tasks.json", tmp_path / "schedule.json"
+    wanted = ["--workloads", "12", "--tasks", "1", "--enclosures", "2", "--seed", "4"]
+    assert main(["task-workload", model, *wanted, "--out", str(tasks)]) == 0
+    shares = [(task["fpgas"], task["seconds"]) for task in json.loads(tasks.read_text())["tasks"]]
+    assert problem.seconds[:, 0].tolist() == [seconds for fpgas, seconds in shares for _ in range(fpgas)]
+    assert (said["accelerators"], said["input_bytes"]) == (16, 0)
+    capsys.readouterr()
+    assert main(["tasks", str(tasks), "--effort", "2", "--out", str(schedule), "--json"]) == 0
+    assert plan["lower_bound_s"] <= max(one["end_s"] for one in json.loads(schedule.read_text()))
+
+
+@pytest.mark.parametrize("catalogue", ["a", "b", "c"])
+def test_jobs_of_the_benefit_paper_are_planned_with_their_loads_on_the_slots_that_fit(tmp_path, capsys, catalogue):
+    said, plan, problem = solved(tmp_path, capsys, f"benefit-{catalogue}", "--jobs", "30", "--responders", "2")
+    # Each card has three small slots and a large one (section V); they load one after the other.
+    assert (said["jobs"], said["accelerators"]) == (30, 8)
+    assert problem.port.tolist() == [0] * 4 + [1] * 4
+    assert set(problem.load_s) == {0.05}
+    assert set(problem.seconds[np.isfinite(problem.seconds)]) == {1.0}
+    assert (np.diff(problem.release_s) > 0).all()
+    # The last job arrives after 30 / 24 / 2 s, and loads and computes then.
+    assert plan["makespan_s"] >= 30 / 24 / 2 + 1
+
+
+def test_requesters_of_a_workload_without_inputs_are_refused(tmp_path, capsys):
+    assert main(["problem", "rtm", "--requesters", "3", "--out", str(tmp_path / "problem.npz")]) == 2
+    assert "--requesters: not with rtm, whose jobs have no inputs to send" in capsys.readouterr().err
 
 
 def test_a_trace_runs_on_the_hosts_of_a_scenario(tmp_path, scenario, trace):
