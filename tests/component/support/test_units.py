@@ -11,9 +11,13 @@ import pytest
 UNITS = Path(__file__).parents[3] / "etc" / "fpga_pool"
 
 #: Highest exposure that `systemd-analyze security` may find, of 10, by unit and drop-in. The agent's is higher: it has
-#: devices (cards) and control groups (tiers); with egress by tc it needs sudo, for the reasons in the drop-in.
+#: devices (cards) and control groups (tiers); with egress by tc it needs sudo, with guests it is root's, for the
+#: reasons in the drop-ins.
 EXPOSURE = {"fpga-pool-api": 2.0, "fpga-pool-scheduler": 2.0, "fpga-pool-agent": 2.5}
-EXPOSURE_WITH = {("fpga-pool-agent", "fpga-pool-agent.egress.conf"): 3.4}
+EXPOSURE_WITH = {
+    ("fpga-pool-agent", "fpga-pool-agent.egress.conf"): 3.4,
+    ("fpga-pool-agent", "fpga-pool-agent.guests.conf"): 3.0,
+}
 
 INSTALLED = re.search(r"python3 -m venv (\S+)", (UNITS.parents[1] / "doc/source/install/index.rst").read_text())[1]
 PROGRAMS = configparser.ConfigParser()

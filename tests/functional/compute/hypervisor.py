@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from pathlib import Path
 import fpga_pool
 
 START_S = 180.0
-HOOK = Path(fpga_pool.__file__).parents[1] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
+ETC = Path(fpga_pool.__file__).parents[1] / "etc" / "fpga_pool"
+HOOK, DROP_IN = ETC / "libvirt-qemu-hook", ETC / "fpga-pool-agent.guests.conf"
 
 #: Directories of libvirt that are ours in the namespace, and where they are outside of it.
 PLACES = {"/etc/libvirt": "etc", "/run": "run", "/var/lib/libvirt": "lib", "/var/log/libvirt": "log", "/var/cache/libvirt": "cache"}  # fmt: skip  # noqa: E501
@@ -67,6 +69,12 @@ def missing() -> str:
     programs = ("libvirtd", "qemu-system-x86_64", "unshare", "nsenter", "busybox", "ldd")
     lacking = [name for name in programs if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     return f"not installed: {', '.join(lacking)}" if lacking else ""
+
+
+def as_installed() -> list[str]:
+    """Words before the command of an agent, which has of root's capabilities those that its drop-in leaves it."""
+    left = re.findall(r"^CapabilityBoundingSet=CAP_(\w+)$", DROP_IN.read_text(), re.MULTILINE)
+    return ["setpriv", f"--bounding-set=-all,{','.join(f'+{name.lower()}' for name in left)}", "--"]
 
 
 class Hypervisor:

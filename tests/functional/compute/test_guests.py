@@ -8,6 +8,7 @@ from fpga_pool.store import Store
 from support.deployment import Deployment
 
 from .conftest import DIGEST
+from .hypervisor import as_installed
 
 SHA256 = {"fpga_pool:function": "sha256"}
 
@@ -29,7 +30,7 @@ def pool(rabbitmq, mariadb, hypervisor, tmp_path_factory):
         database_url,
         agents=1,
         options={"agent": agent, "scheduler": {"interval_s": 0.2}},
-        launchers={"node-1": hypervisor.enter},
+        launchers={"node-1": [*hypervisor.enter, *as_installed()]},
     ) as made:
         made.database_url = database_url
         yield made

@@ -17,6 +17,7 @@ from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState
 from support.deployment import Deployment
 
 from .gang_guests import domains
+from .hypervisor import as_installed
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 PATIENCE_S = 300.0
@@ -129,7 +130,10 @@ def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, tmp_path):
         for number, host in enumerate(gang_hosts, 1)
     }
     options = {"scheduler": {"gang_migration_s": 5.0, "host_timeout_s": 60.0}}
-    with Deployment(tmp_path / "pool", rabbitmq.url, mariadb.new_database(), options=options, own=own) as made:
+    launchers = dict.fromkeys(own, as_installed())
+    with Deployment(
+        tmp_path / "pool", rabbitmq.url, mariadb.new_database(), options=options, own=own, launchers=launchers
+    ) as made:
         yield Pool(made, gang_hosts, shared)
         for name in made.names:  # pytest shows it where a test failed
             print(f"--- {name}\n{made.last_lines(name)}")

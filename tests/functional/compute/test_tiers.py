@@ -17,6 +17,8 @@ from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.transport import transport
 from support.deployment import Deployment
 
+from .hypervisor import as_installed
+
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 FOREGROUND = {"fpga_pool:tier": "foreground"}
 BACKGROUND = {"fpga_pool:tier": "background"}
@@ -39,7 +41,10 @@ def pool(rabbitmq, mariadb, tier_hypervisor, quiet_pcpu, tmp_path):
         "interval_s": 0.5,
     }
     options = {"agent": {"libvirt_uri": tier_hypervisor.uri, "heartbeat_s": 0.5}, "tiers": tiers}
-    with Deployment(tmp_path / "pool", rabbitmq.url, mariadb.new_database(), agents=1, options=options) as made:
+    launchers = {"node-1": as_installed()}
+    with Deployment(
+        tmp_path / "pool", rabbitmq.url, mariadb.new_database(), agents=1, options=options, launchers=launchers
+    ) as made:
         made.nova_conf = nova_conf
         yield made
         for name in made.names:  # pytest shows it where a test failed
