@@ -1,0 +1,67 @@
+"""Connections of others to the data ports shut no tenant out, and leave no memory occupied.
+
+Pool and tenant have one processor, the others another one.  The limit is far above what is measured
+(`tests/benchmarks/test_hostile.py`): it is for a tenant that has to wait for the others.
+"""
+
+import statistics
+
+import pytest
+
+from fpga_pool.client import Client
+from fpga_pool.experiments.embedded import start_pool
+from support.attacks import (
+    OPTIONS,
+    attacking,
+    bad_tokens,
+    batch_s,
+    forged_tokens,
+    separated,
+    silent,
+    tokens_of_a_cancelled_batch,
+)
+from support.hostile import ANSWERED, SPOKEN, STAYS
+from support.servers.process import resident_bytes
+
+ROUNDS = 3
+LONGEST, MOST = 5.0, 1.25
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def processors():
+    with separated() as others:
+        yield others
+
+
+@pytest.fixture(scope="module")
+def pool(processors, tmp_path_factory):
+    process, endpoint = start_pool(tmp_path_factory.mktemp("hostile") / "pool", OPTIONS)
+    with Client(endpoint) as client:
+        yield client, process.pid
+    process.terminate()
+    process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("attack", "pause_s", "leaves", "sources"),
+    [
+        (silent, 0.1, STAYS, 0),
+        (silent, 0.1, STAYS, 256),
+        (bad_tokens, 0.0, ANSWERED, 0),
+        (forged_tokens, 0.0, SPOKEN, 256),
+        (tokens_of_a_cancelled_batch, 0.1, STAYS, 0),
+    ],
+)
+def test_a_tenant_is_served_beside_hostile_connections(pool, processors, attack, pause_s, leaves, sources, tmp_path):
+    client, pid = pool
+    batch_s(client, tmp_path / "first")
+    said, before = attack(client), resident_bytes(pid)
+    alone_s, attacked_s = [], []
+    for number in range(ROUNDS):
+        alone_s.append(batch_s(client, tmp_path / f"{number}-alone"))
+        with attacking(client, said, pause_s, leaves, sources, processors):
+            attacked_s.append(batch_s(client, tmp_path / f"{number}-attacked"))
+    assert statistics.median(attacked_s) <= LONGEST * statistics.median(alone_s)
+    assert resident_bytes(pid) <= MOST * before
