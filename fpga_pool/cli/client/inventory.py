@@ -10,8 +10,8 @@ from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, 
 from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Conflict, NotFound
+from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.cards import Card
-from fpga_pool.model.objects.pool import Slot
 
 #: How often it is tried to remove a card that is in use.
 LOOK_S = 1.0
@@ -135,10 +135,22 @@ class _OneSlot(OneObject):
 
     NOUN, NAMED, COLUMNS = "slot", "name (host/card/region) or ", SLOTS
 
-    def ask(self, *arguments: Any, **filters: Any) -> Slot:
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
         name, *others = arguments
-        slot: Slot = super().ask(uuid_of("slot", self.client.slots(), name), *others)
-        return slot
+        return super().ask(uuid_of("slot", self.client.slots(), name), *others)
+
+
+class ShowSlot(_OneSlot):
+    """Show a slot, and what holds it: an instance, a task, or a job of the pool.
+
+    Example: fpga-pool slot show node-1/sim0/slot0
+    """
+
+    ASK = Client.slot
+
+    def details(self, found: SlotDetail) -> One:
+        lease = {name: getattr(found, name) for name in ("held_by", "holder", "holder_project_id", "leased_at")}
+        return single(found.slot, SLOTS, **lease)
 
 
 class Drain(_OneSlot):

@@ -8,7 +8,7 @@ import pytest
 from fpga_pool.client import Client
 from fpga_pool.client.session import SERVICE_TYPE
 from fpga_pool.model.messages.work import JobRequest
-from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.model.objects.pool import Lease, LeaseKind, RateSegment
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 LONG_NAME = "compute-rack12-007"
@@ -46,6 +46,17 @@ def test_slot_is_drained_by_name_and_resumed_by_uuid(run, pool):
     drained = run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan", "-f", "json").json
     assert (drained["state"], drained["reason"]) == ("DRAINED", "loud fan")
     assert run("slot", "resume", drained["uuid"], "-f", "json").json["state"] == "EMPTY"
+
+
+def test_a_slot_is_shown_with_what_holds_it(run, pool):
+    free = run("slot", "show", "node-1/card-0/r0", "-f", "json").json
+    assert (free["name"], free["state"], free["held_by"], free["holder"]) == ("node-1/card-0/r0", "EMPTY", None, "")
+    fields = {"kind": LeaseKind.TASK, "holder": UNKNOWN, "project_id": "demo", "epoch": 1, "revocable": False}
+    pool.tx.add(Lease(uuid=str(uuid.uuid4()), slot=free["name"], granted_at=1000.0, **fields))
+    held = run("slot", "show", free["uuid"], "-f", "json").json
+    assert (held["held_by"], held["holder"], held["holder_project_id"]) == ("task", UNKNOWN, "demo")
+    assert held["leased_at"] == "1970-01-01T00:16:40.000000+00:00"
+    assert run("slot", "show", "node-1/card-0/r9").err.startswith("fpga-pool: no slot 'node-1/card-0/r9'")
 
 
 def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
@@ -210,7 +221,7 @@ def test_a_group_lists_its_commands(run):
     assert [answer.status for answer in answers] == [0, 0, 2]
     for answer in answers:
         listed = [line.strip() for line in answer.out.splitlines() if line.startswith("  ")]
-        assert listed == ["slot drain", "slot list", "slot resume"]
+        assert listed == ["slot drain", "slot list", "slot resume", "slot show"]
 
 
 def test_help_needs_no_cloud(run, monkeypatch):
