@@ -121,6 +121,10 @@ class Reads(FamilyReads):
         alive = self._execute(statements.LIVING_HOSTS, Host)
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
 
+    def lost_hosts(self) -> set[str]:
+        """Return the hosts of all shards that are lost."""
+        return set(self._execute(statements.LOST_HOSTS, Host).scalars())
+
     def excluded_hosts(self) -> list[str]:
         """Return the living hosts of the shard whose agents have no key any more."""
         return list(self._execute(statements.EXCLUDED_HOSTS, Host).scalars())

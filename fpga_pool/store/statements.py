@@ -247,7 +247,8 @@ ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
 LIVING_HOSTS = _scoped(
     select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
 )
-#: Names of those that live, and whose agents have no key any more.
+#: Names of those that are lost, and of those that live, and whose agents have no key any more.
+LOST_HOSTS = select(HOSTS.c.name).where(~HOSTS.c.alive)
 EXCLUDED_HOSTS = _scoped(
     select(HOSTS.c.name).where(
         HOSTS.c.alive, ~exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")

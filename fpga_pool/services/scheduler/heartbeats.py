@@ -106,11 +106,16 @@ class HeartbeatIntake:
             LOG.debug("a refused message of %s was not counted: %s", host, error)
 
     def flush(self) -> bool:
-        """Record which hosts are alive, in one transaction."""
+        """Record which hosts are alive, in one transaction; the next heartbeats of lost ones are compared in full."""
         with self._lock:
             alive, self._alive = self._alive, {}
         if alive:
             self._store.note_alive(alive, self._clock())
+            with self._store.reading() as tx:
+                returning = tx.lost_hosts() & alive.keys()
+            with self._lock:
+                for host in returning & self._known.keys():
+                    self._known[host].repeats = FULL_AT_LATEST
         return False
 
     def _apply(self, tx: Transaction, heard: Heartbeat) -> list[Repair]:

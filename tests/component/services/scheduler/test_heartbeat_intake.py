@@ -64,6 +64,17 @@ def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent,
     assert generation(running) == before + 1
 
 
+def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(running, agent, until):
+    running.service.ownership.pause()
+    with running.store.transaction("default") as tx:
+        tx.save(changed(tx.host(agent.name), alive=False))
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert not running.api.hosts()[0].alive
+    until(lambda: running.service.heartbeat_intake._known[agent.name].repeats >= FULL_EVERY)  # it is noted
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert running.api.hosts()[0].alive
+
+
 COUNTERS = HostCounters(
     at=1e9,
     cpus=4.0,
