@@ -127,7 +127,6 @@ IDLE_TRANSACTION_TIMEOUT_S = 5
 #: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
 SILENCE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 10
-APPLICATION = "fpga_pool"  # as PostgreSQL lists its sessions
 #: A connection that was not used for so long is tried before it is used; no server is started again in less.
 TRIED_AFTER_S = 0.1
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, which MariaDB says in its answers
@@ -177,7 +176,7 @@ _DRIVER_OPTIONS = {
         "write_timeout": str(SILENCE_TIMEOUT_S),
     },
     "postgresql": {
-        "application_name": APPLICATION,
+        "application_name": "fpga_pool",
         "connect_timeout": str(CONNECT_TIMEOUT_S),
         "keepalives_idle": str(SILENCE_TIMEOUT_S // 2),
         "keepalives_interval": str(SILENCE_TIMEOUT_S // 6),

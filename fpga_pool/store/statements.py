@@ -332,12 +332,12 @@ MIGRATIONS_OF_GANG = all_of(Migration).where(MIGRATIONS.c.gang_uuid == bindparam
 
 # ---- Sessions, the outbox, shards and schedulers
 
-#: PostgreSQL ends the sessions of `application` that have waited for their client within a transaction for `longest_s`.
+#: PostgreSQL ends the sessions like this one that have waited for a statement within a transaction for `longest_s`.
 #: Its own timeout does not run in the middle of a pipeline, nor after the flush that psycopg ends `executemany` with.
 END_STALLED = text("""
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE application_name = :application AND datname = current_database() AND usename = current_user
-AND wait_event_type = 'Client' AND xact_start IS NOT NULL
+WHERE application_name = current_setting('application_name') AND datname = current_database() AND usename = current_user
+AND wait_event = 'ClientRead' AND xact_start IS NOT NULL
 AND clock_timestamp() - state_change > make_interval(secs => :longest_s)
 """)
 

@@ -244,8 +244,8 @@ class Store:
     def end_stalled_sessions(self) -> list[int]:
         """End the sessions of fpga_pool whose client stalls within a transaction; return their numbers."""
         with translated(), self._single_reads.connect() as connection:
-            which = {"application": engine.APPLICATION, "longest_s": engine.IDLE_TRANSACTION_TIMEOUT_S}
-            return [number for number, ended in connection.execute(END_STALLED, which) if ended]
+            stalled = connection.execute(END_STALLED, {"longest_s": engine.IDLE_TRANSACTION_TIMEOUT_S})
+            return [number for number, ended in stalled if ended]
 
     def ensure_shards(self, names: Collection[str], now_s: float) -> None:
         """Have these shards exist, without an owner where they are new."""

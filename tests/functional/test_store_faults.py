@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from signal import SIGCONT, SIGSTOP
@@ -15,6 +16,7 @@ from fpga_pool.model.exceptions import Contended, InvalidInput, ServiceUnavailab
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.services.loop import Loop
 from fpga_pool.store import Store
+from fpga_pool.store.engine import IDLE_TRANSACTION_TIMEOUT_S
 from support.servers import MariaDB, PostgreSQL
 
 SHARD, OWNER = "shard-0", "scheduler-0"
@@ -175,6 +177,18 @@ def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(
     assert stalled.returncode == 1
     assert "ServiceUnavailable: the database does not respond; try again later" in said
     assert completed() == 1
+
+
+def test_a_session_that_sends_a_large_result_is_not_taken_for_stalled(postgresql):
+    url = postgresql.new_database()
+    with contextlib.closing(Store(url)) as store, store.engine.begin() as connection:
+        cursor = connection.connection.cursor()
+        with cursor.copy("COPY (SELECT repeat('x', 1000) FROM generate_series(1, 100000)) TO STDOUT") as rows:
+            rows.read()
+            time.sleep(IDLE_TRANSACTION_TIMEOUT_S + 1)
+            assert store.end_stalled_sessions() == []
+            assert sum(len(bytes(row)) for row in rows) > 99_000_000
+    postgresql.drop_database(url)
 
 
 def test_a_lock_that_is_held_too_long_is_told_to_come_back(server, url, begin):
