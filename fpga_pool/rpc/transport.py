@@ -8,6 +8,7 @@ answering when one of its nodes ends.
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections import Counter
@@ -230,7 +231,7 @@ _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 #: Called unsigned, by every process.
 GREETING = "greet"
 
-_LONGEST_METHOD = 64
+_METHOD, _VERSION = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII), re.compile(r"\d{1,4}\.\d{1,4}", re.ASCII)
 
 
 class _Greeter:
@@ -259,9 +260,10 @@ class _Dispatcher(messaging.RPCDispatcher):
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
+        incoming.client_timeout = None  # no caller of ours wants to hear meanwhile that a call is at work
         follow(incoming.ctxt)
         try:
-            self._require_call(message)
+            _require_call(incoming)
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
         except (InvalidInput, Unauthenticated) as error:
@@ -287,18 +289,25 @@ class _Dispatcher(messaging.RPCDispatcher):
                 self._note(cause.code, incoming, cause)
             raise
 
-    def _require_call(self, message: dict[str, Any]) -> None:
-        for name, kind in (("method", str), ("args", dict), ("version", str)):
-            if not isinstance(message.get(name), kind):
-                raise InvalidInput(f"{name}: expected {kind.__name__}, found {message.get(name)!r:.200}")
-        if not message["method"].isidentifier() or len(message["method"]) > _LONGEST_METHOD:
-            raise InvalidInput(f"method: expected the name of one, found {message['method']!r:.200}")
-
     def _note(self, code: str, incoming: Any, error: BaseException) -> None:
         count = self._refusals.note(code)
         level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
         method = str(incoming.message.get("method"))[:200]
         LOG.log(level, "refused %s: %s (%s: %d so far)", _line(method), _line(str(error)), code, count)
+
+
+def _require_call(incoming: Any) -> None:
+    """Raise InvalidInput for a message of which oslo.messaging cannot make a call, or that it cannot answer."""
+    queue, message = getattr(incoming, "reply_q", None), incoming.message
+    if queue is not None and not (isinstance(queue, str) and len(queue.encode()) <= 255):  # as long as AMQP has them
+        incoming.orig_msg_id = None  # and so it gets no answer
+        raise InvalidInput(f"_reply_q: expected the name of a queue, found {queue!r:.200}")
+    for name, form in (("method", _METHOD), ("version", _VERSION)):
+        if not (isinstance(message.get(name), str) and form.fullmatch(message[name])):
+            raise InvalidInput(f"{name}: expected a {name}, found {message.get(name)!r:.200}")
+    arguments = message.get("args")
+    if not isinstance(arguments, dict) or "context" in arguments:
+        raise InvalidInput(f"args: expected arguments by name, without context, found {arguments!r:.200}")
 
 
 def _line(text: str) -> str:

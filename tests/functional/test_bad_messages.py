@@ -139,6 +139,7 @@ def scene(tmp_path_factory, rabbitmq, mariadb):
         scene = Scene(pool, rabbitmq.url)
         yield scene
         scene.close()
+        assert pool.unforeseen() == []
         for name in pool.names:
             print(f"--- {name}\n{pool.last_lines(name)}")
 
@@ -189,6 +190,10 @@ def test_a_call_of_another_version_method_or_form_is_refused(scene, peer, versio
         {"method": ["describe"], "args": {}, "version": "1.0"},
         {"method": "describe", "args": [], "version": "1.0"},
         {"method": "describe", "args": {}, "version": None},
+        {"method": "greet", "args": {}, "version": "zzz"},
+        {"method": "greet", "args": {"context": 1}, "version": "1.0"},
+        {"method": "greet", "args": {}, "version": "1.0", "_msg_id": "1", "_reply_q": ["a"]},
+        {"method": "greet", "args": {}, "version": "1.0", "_msg_id": "1", "_reply_q": 256 * "q"},
     ],
 )
 def test_what_is_no_call_is_refused(scene, peer, call):

@@ -306,8 +306,9 @@ class Deployment:
         """Return the errors that processes have logged with a traceback: nothing expects and explains them."""
         found = []
         for name in self.names:
-            log = self.log_file(name).read_text(errors="replace")
-            found += [f"{name}: {error['what']}" for error in UNFORESEEN.finditer(log)]
+            if (log := self.log_file(name)).exists():
+                text = log.read_text(errors="replace")
+                found += [f"{name}: {error['what']}" for error in UNFORESEEN.finditer(text)]
         return found
 
     def last_lines(self, name: str) -> str:

@@ -18,6 +18,7 @@ from fpga_pool.rpc.transport import (
     TARGET,
     Refusals,
     _Dispatcher,
+    _Greeter,
     answers,
     limit_unreadable,
     server,
@@ -153,6 +154,44 @@ def test_refused_calls_do_not_fill_the_log(refusals, caplog):
     # Ten at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
     assert refusals.counts() == {"fpga_pool.invalid_input": 30}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": "zzz"},
+        {"version": "1"},
+        {"version": "1.0" + 1_000_000 * "0"},
+        {"args": {"context": 1}},
+        {"args": []},
+        {"method": "greet()"},
+    ],
+    ids=lambda wrong: f"{next(iter(wrong.items()))!r:.30}",
+)
+def test_an_unsigned_call_that_is_none_is_refused_in_a_line(refusals, caplog, wrong):
+    gate = Gate(lambda _role, _name: (), {})
+    dispatcher = _Dispatcher([_Greeter("one", gate)], "topic", gate, refusals)
+    call = {"method": "greet", "args": {}, "version": "1.0"}
+    assert dispatcher.dispatch(SimpleNamespace(message=call, ctxt={}, client_timeout="zz")) == {
+        "name": "one",
+        "run": gate.run,
+    }
+    with pytest.raises(messaging.ExpectedException):
+        dispatcher.dispatch(SimpleNamespace(message=call | wrong, ctxt={}))
+    [record] = caplog.records
+    assert len(record.getMessage()) < 1000
+    assert refusals.counts() == {"fpga_pool.invalid_input": 1}
+
+
+@pytest.mark.parametrize("queue", [["a"], 7, "q" * 256], ids=["list", "number", "long"])
+def test_a_call_whose_answer_has_no_queue_is_refused_and_not_answered(refusals, queue):
+    dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
+    call = {"method": "greet", "args": {}, "version": "1.0"}
+    incoming = SimpleNamespace(message=call, ctxt={}, reply_q=queue, orig_msg_id="1")
+    with pytest.raises(messaging.ExpectedException):
+        dispatcher.dispatch(incoming)
+    assert incoming.orig_msg_id is None
+    assert refusals.counts() == {"fpga_pool.invalid_input": 1}
 
 
 @pytest.mark.parametrize(
