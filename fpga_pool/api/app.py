@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, get_origin
 
 import msgspec
@@ -20,7 +19,7 @@ from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
-from fpga_pool.api.policies import OTHERS, RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
+from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
 from fpga_pool.api.rates import RequestRates
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
@@ -117,8 +116,7 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         if (getattr(body, "priority", None) or 0) > 0:
             authorizer.require(RAISE, RAISED, caller)
-        sees_others = partial(authorizer.allows, OTHERS, caller)
-        answer = thing = operation.handle(Call(known, query, body, _seen(operation), sees_others))
+        answer = thing = operation.handle(Call(known, query, body, _seen(operation)))
         if operation.key:
             answer = {operation.key: show(thing, detail=operation.status == 200)}
         response = _json(answer)

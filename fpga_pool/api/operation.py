@@ -31,8 +31,6 @@ class Call:
     body: Any
     #: Versions one of which the object must have (If-Match); None = any.
     seen: Seen = None
-    #: Whether the policy lets the caller list objects of other projects.
-    sees_others: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

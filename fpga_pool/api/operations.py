@@ -196,20 +196,10 @@ def _confirm_results(call: Call) -> Batch:
 # ---- The pool
 
 
-def _show_slot(call: Call) -> SlotDetail:
-    return _seen_by(call, scheduler().slot(call.uuid))
-
-
-def _seen_by(call: Call, found: SlotDetail) -> SlotDetail:
-    if found.holder_project_id == tenant().project_id or call.sees_others():
-        return found
-    return changed(found, holder="", holder_project_id="")
-
-
 def _change_slot(call: Call) -> SlotDetail:
     if call.body.drain:
-        return _seen_by(call, scheduler().drain_slot(call.uuid, call.body.reason, call.seen))
-    return _seen_by(call, scheduler().resume_slot(call.uuid, call.seen))
+        return scheduler().drain_slot(call.uuid, call.body.reason, call.seen)
+    return scheduler().resume_slot(call.uuid, call.seen)
 
 
 def _change_card(call: Call) -> Card:
@@ -321,7 +311,7 @@ OPERATIONS = (
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history and what holds it.",
-              handle=_show_slot, answer={"slot": SlotDetail}, noun="slot"),
+              handle=lambda call: scheduler().slot(call.uuid), answer={"slot": SlotDetail}, noun="slot"),
     events_of("slot", "/v1/slots/<uuid>", INSPECTOR),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,

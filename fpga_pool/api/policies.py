@@ -130,12 +130,11 @@ class Authorizer:
 
     def require(self, name: str, persona: Persona, caller: RequestContext) -> None:
         """Raise Forbidden if a rule does not allow an operation to the caller, on objects of the caller's project."""
-        if not self.allows(name, caller):
+        if not self._allows(name, caller):
             scopes = " or ".join(persona.scopes)
             raise Forbidden(f"{name} is not allowed with your roles; the policy requires a token of {scopes} scope")
 
-    def allows(self, name: str, caller: RequestContext) -> bool:
-        """Return whether a rule allows an operation to the caller, on objects of the caller's project."""
+    def _allows(self, name: str, caller: RequestContext) -> bool:
         values = caller.to_policy_values().values()
         key = (name, *(tuple(value) if isinstance(value, list) else value for value in values))
         now_s = time.monotonic()

@@ -344,7 +344,7 @@ class SlotDetail:
     #: None = nothing.
     held_by: LeaseKind | None = None
     #: Uuid and project of the instance, task or gang, or of the job that the pool computes there, or will compute next.
-    #: "" = there is none, or the caller may not know of objects of its project.
+    #: "" = there is none.
     holder: str = ""
     holder_project_id: str = ""
     leased_at: Moment | None = None
