@@ -14,9 +14,17 @@ UNITS = Path(__file__).parents[3] / "etc" / "fpga_pool"
 #: devices (cards) and control groups (tiers); with egress by tc it needs sudo, with guests it is root's, for the
 #: reasons in the drop-ins.
 EXPOSURE = {"fpga-pool-api": 2.0, "fpga-pool-scheduler": 2.0, "fpga-pool-agent": 2.5}
-EXPOSURE_WITH = {
-    ("fpga-pool-agent", "fpga-pool-agent.egress.conf"): 3.4,
-    ("fpga-pool-agent", "fpga-pool-agent.guests.conf"): 3.0,
+EXPOSURE_WITH = {"fpga-pool-agent.egress.conf": 3.4, "fpga-pool-agent.guests.conf": 3.0}
+#: What else a drop-in of the agent gives: capabilities, and paths to write to on a system that is read-only for it.
+GIVEN = {
+    "fpga-pool-agent.egress.conf": {
+        "CapabilityBoundingSet": "CAP_AUDIT_WRITE CAP_DAC_OVERRIDE CAP_NET_ADMIN CAP_SETGID CAP_SETUID",
+        "ReadWritePaths": "",
+    },
+    "fpga-pool-agent.guests.conf": {
+        "CapabilityBoundingSet": "CAP_DAC_OVERRIDE CAP_NET_ADMIN",
+        "ReadWritePaths": "-/var/lib/fpga_pool/saved",
+    },
 }
 
 INSTALLED = re.search(r"python3 -m venv (\S+)", (UNITS.parents[1] / "doc/source/install/index.rst").read_text())[1]
@@ -40,11 +48,14 @@ def test_a_unit_gives_its_service_little(name):
     assert exposure(UNITS / f"{name}.service") <= EXPOSURE[name]
 
 
-@pytest.mark.parametrize(("name", "drop_in"), EXPOSURE_WITH)
-def test_a_drop_in_gives_its_service_what_it_says_and_no_more(tmp_path, name, drop_in):
-    merged = tmp_path / f"{name}.service"
-    merged.write_text((UNITS / merged.name).read_text() + (UNITS / drop_in).read_text())
-    assert exposure(merged) <= EXPOSURE_WITH[name, drop_in]
+@pytest.mark.parametrize("drop_in", EXPOSURE_WITH)
+def test_a_drop_in_gives_its_service_what_it_says_and_no_more(tmp_path, drop_in):
+    merged, added = tmp_path / "fpga-pool-agent.service", (UNITS / drop_in).read_text()
+    merged.write_text((UNITS / merged.name).read_text() + added)
+    assert exposure(merged) <= EXPOSURE_WITH[drop_in]
+    for directive, given in GIVEN[drop_in].items():
+        found = re.findall(rf"^{directive}=(.*)$", added, re.MULTILINE)
+        assert sorted(" ".join(found).split()) == given.split()
 
 
 @pytest.mark.parametrize("name", EXPOSURE)
