@@ -239,13 +239,8 @@ class BatchRunner:
         return moved
 
     def _update(self, transfer: Transfer, job: Job) -> None:
-        if job.attempt != transfer.job.attempt:
-            # Planned again: what was done for the former attempt is void.
-            transfer.result = None
-            transfer.failures, transfer.not_before_s, transfer.staged_until_s = 0, 0.0, 0.0
         retimed = job.transfer != transfer.job.transfer and job.state is JobState.WAITING_INPUT
-        transfer.job = job
-        transfer.fresh = True
+        transfer.look(job)
         stream = transfer.stream
         displaced = job.state in (JobState.PENDING, JobState.FAILED, JobState.CANCELLED)
         if stream is not None and (displaced or job.attempt != stream.job.attempt):

@@ -56,6 +56,8 @@ class Transfer:
     #: What moves its bytes now.
     stream: Stream | Parcel | None = None
     result: ResultInfo | None = None
+    #: The result of a former attempt, after which the job was planned again.
+    former: ResultInfo | None = None
     #: When the host was told that the result is here, on the monotonic clock.
     received_s: float = 0.0
     failures: int = 0
@@ -67,6 +69,20 @@ class Transfer:
     problem: str = ""
     #: What broke last.
     trouble: str = ""
+
+    def look(self, job: Job) -> None:
+        """Take note of the job as the pool has it now.
+
+        What was done for a former attempt is void.  But the pool may learn of a result that is here only after it has
+        planned the job again: the job is complete then, and has no other result.
+        """
+        if job.attempt != self.job.attempt:
+            self.former, self.result = self.result or self.former, None
+            self.failures, self.not_before_s, self.staged_until_s = 0, 0.0, 0.0
+        if job.state is JobState.COMPLETED and self.result is None and self.former is not None:
+            self.result = self.former
+        self.job = job
+        self.fresh = True
 
     @property
     def settled(self) -> bool:

@@ -10,8 +10,10 @@ import pytest
 
 from fpga_pool.client import Client, RunSettings, stream
 from fpga_pool.client.inputs import JobSpec
+from fpga_pool.client.transfers import Transfer, outcome_of
 from fpga_pool.model.exceptions import InvalidAnswer, NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
+from fpga_pool.transfer.client import ResultInfo
 from fpga_pool.transfer.frames import SMALL_BYTES
 from support.servers.server import free_port
 
@@ -197,6 +199,22 @@ def test_job_planned_again_gets_a_new_stream(start, responder, pool, in_state):
     pool.plan(runner.batch_uuid)
     result = outcome.result(WAIT_S)
     assert (texts(result), result.jobs[0].job.attempt) == ([digest(b"x")], 2)
+
+
+def test_a_result_that_is_here_counts_if_the_pool_learns_of_it_after_planning_the_job_again(
+    responder, start, pool, tmp_path
+):
+    _, outcome = start([b"x"])
+    outcome.result(WAIT_S)
+    (job,) = pool.first_jobs()
+    result = ResultInfo(path=tmp_path / "result", size_bytes=1, sha256=job.result_sha256)
+    transfer = Transfer(source=None, sink=result.path, job=job, result=result)
+    transfer.look(replace(job, attempt=2, state=JobState.PENDING))
+    assert transfer.result is None
+    transfer.look(replace(job, attempt=2, state=JobState.WAITING_INPUT))
+    assert not transfer.here
+    transfer.look(replace(job, attempt=2, state=JobState.COMPLETED))
+    assert outcome_of(transfer).result == result.path
 
 
 def test_job_planned_again_on_another_host_goes_there(start, responder, pool, in_state):
