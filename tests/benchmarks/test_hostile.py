@@ -12,15 +12,13 @@ import time
 
 import pytest
 
-from fpga_pool.client import Client
-from fpga_pool.experiments.embedded import start_pool
 from support.attacks import (
     JOBS,
-    OPTIONS,
     attacking,
     bad_tokens,
     batch_s,
     forged_tokens,
+    running_pool,
     separated,
     tokens_of_a_cancelled_batch,
 )
@@ -38,11 +36,8 @@ def processors():
 
 @pytest.fixture
 def pool(processors, tmp_path):
-    process, endpoint = start_pool(tmp_path / "pool", OPTIONS)
-    with Client(endpoint) as client:
-        yield client, process.pid
-    process.terminate()
-    process.wait(60)
+    with running_pool(tmp_path / "pool") as running:
+        yield running
 
 
 @pytest.mark.parametrize(

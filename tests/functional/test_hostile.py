@@ -8,14 +8,12 @@ import statistics
 
 import pytest
 
-from fpga_pool.client import Client
-from fpga_pool.experiments.embedded import start_pool
 from support.attacks import (
-    OPTIONS,
     attacking,
     bad_tokens,
     batch_s,
     forged_tokens,
+    running_pool,
     separated,
     silent,
     tokens_of_a_cancelled_batch,
@@ -37,11 +35,8 @@ def processors():
 
 @pytest.fixture(scope="module")
 def pool(processors, tmp_path_factory):
-    process, endpoint = start_pool(tmp_path_factory.mktemp("hostile") / "pool", OPTIONS)
-    with Client(endpoint) as client:
-        yield client, process.pid
-    process.terminate()
-    process.wait(60)
+    with running_pool(tmp_path_factory.mktemp("hostile") / "pool") as running:
+        yield running
 
 
 @pytest.mark.parametrize(

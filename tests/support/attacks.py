@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.client import Client, JobSpec
+from fpga_pool.experiments.embedded import start_pool
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.transfer import tokens
@@ -20,7 +21,7 @@ from support.hostile import lane, stranger
 
 JOBS, BYTES = 40, 8_000
 #: Two hosts with a card each, that wait for nothing.
-OPTIONS = {
+OPTIONS: Mapping[str, Mapping[str, object]] = {
     "standalone": {"hosts": 2, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "kintex7", "cards": 1},
     "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05},
@@ -70,6 +71,16 @@ def separated() -> Iterator[set[int]]:
     os.sched_setaffinity(0, ours)
     yield all_of_them - ours or ours
     os.sched_setaffinity(0, all_of_them)
+
+
+@contextlib.contextmanager
+def running_pool(directory: Path) -> Iterator[tuple[Client, int]]:
+    """Run an embedded pool with OPTIONS; give a client of it and the number of its process."""
+    process, endpoint = start_pool(directory, OPTIONS)
+    with Client(endpoint) as client:
+        yield client, process.pid
+    process.terminate()
+    process.wait(60)
 
 
 @contextlib.contextmanager
