@@ -14,7 +14,7 @@ import requests
 
 from fpga_pool.client import JobSpec
 from support.scraping import Scrape
-from support.servers.process import spawn
+from support.servers.process import dies_with_us, spawn
 from support.servers.server import free_port
 from support.waiting import wait_until
 
@@ -109,7 +109,7 @@ def prometheus(directory, url):
     (directory / "prometheus.yml").write_text(json.dumps(config))
     command = ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
     command += [f"--web.listen-address=127.0.0.1:{port}"]
-    process = spawn(["setpriv", "--pdeathsig=KILL", *command], directory / "log")
+    process = spawn(dies_with_us(command), directory / "log")
 
     def evaluated(query):
         query = query.replace("$__rate_interval", "1m")

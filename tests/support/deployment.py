@@ -25,7 +25,7 @@ from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store import Store
 from support.peers import identity
-from support.servers.process import spawn
+from support.servers.process import dies_with_us, spawn
 from support.servers.server import free_port
 
 START_TIMEOUT_S = 240.0
@@ -212,7 +212,7 @@ class Deployment:
             self._programs[name].module,
         ]
         # A test that dies takes its processes with it.
-        self._processes[name] = spawn(["setpriv", "--pdeathsig=KILL", *command, *files], self.log_file(name))
+        self._processes[name] = spawn(dies_with_us([*command, *files]), self.log_file(name))
 
     def kill(self, name: str) -> None:
         """End a process as kill -9 does, stalled or not."""

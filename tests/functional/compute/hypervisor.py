@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fpga_pool
+from support.servers.process import dies_with_us
 
 START_S = 180.0
 ETC = Path(fpga_pool.__file__).parents[1] / "etc" / "fpga_pool"
@@ -110,8 +111,10 @@ class Hypervisor:
         )
         mounts = " && ".join(f"mount --bind {self.directory / name} {place}" for place, name in PLACES.items())
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation=private", "sh", "-c",
-             f"{mounts} && exec libvirtd -f /etc/libvirt/libvirtd.conf -p {self.directory}/pid"],
+            dies_with_us(
+                ["unshare", "--mount", "--propagation=private", "sh", "-c",
+                 f"{mounts} && exec libvirtd -f /etc/libvirt/libvirtd.conf -p {self.directory}/pid"]
+            ),
             env=os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip

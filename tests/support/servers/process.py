@@ -56,16 +56,27 @@ def spawn(
         return _forker.submit(start).result()
 
 
+def dies_with_us(
+    command: Sequence[str], *, orphan_signal: signal.Signals = signal.SIGKILL, options: Sequence[str] = ()
+) -> list[str]:
+    """Return a command that gets `orphan_signal` when the thread that starts it ends; `options` are setpriv's.
+
+    Linux sends nothing if we are dead before the child has asked for it: the child looks who its parent is then.
+    """
+    signalled = ["setpriv", *options, f"--pdeathsig={orphan_signal.name.removeprefix('SIG')}"]
+    return [*signalled, "sh", "-c", 'test $PPID = "$0" && exec "$@"', str(os.getpid()), *command]
+
+
 def as_user(user: str, command: Sequence[str], *, orphan_signal: signal.Signals | None = None) -> list[str]:
     """Return a command that runs as `user` if we are root, else as we do; `orphan_signal` is sent when we die."""
     options = []
     if os.geteuid() == 0:
         entry = pwd.getpwnam(user)
         options += [f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups"]
+    words = [find_program(command[0]) or command[0], *command[1:]]
     if orphan_signal is not None:
-        options.append(f"--pdeathsig={orphan_signal.name.removeprefix('SIG')}")
-    program = find_program(command[0]) or command[0]
-    return [*(["setpriv", *options] if options else []), program, *command[1:]]
+        return dies_with_us(words, orphan_signal=orphan_signal, options=options)
+    return [*(["setpriv", *options] if options else []), *words]
 
 
 class Process:

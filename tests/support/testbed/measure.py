@@ -18,6 +18,7 @@ from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import Job
 from support import environment
+from support.servers.process import dies_with_us
 from support.testbed.cases import patience_s, requesters
 from support.testbed.network import Network
 from support.testbed.pool import Pool
@@ -166,14 +167,14 @@ def _senders(
         senders = {}
         for requester in requesters(case):
             words = [
-                "setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "support.testbed.send",
+                sys.executable, "-P", "-m", "support.testbed.send",
                 "--api", pool.endpoint, "--namespace", network.hosts[requester].namespace, "--job", requester,
                 "--source", str(inputs[requester]), "--sink", str(sinks / requester),
             ]  # fmt: skip
             words += ["--uncontrolled"] if control is Control.NONE else []
             process = ends.enter_context(
                 subprocess.Popen(
-                    words,
+                    dies_with_us(words),
                     env=environment(),
                     text=True,
                     stdin=subprocess.PIPE,

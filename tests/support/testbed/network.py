@@ -26,6 +26,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.services.loop import exclusive
+from support.servers.process import dies_with_us
 from support.testbed.cases import Nic
 
 _PREFIX = "fpt"
@@ -59,7 +60,7 @@ class Endpoint:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs `words` on this host, for as long as the thread that starts it lives."""
-        return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.namespace, *words]
+        return dies_with_us(["ip", "netns", "exec", self.namespace, *words])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

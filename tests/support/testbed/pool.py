@@ -22,6 +22,7 @@ from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store.store import Store
 from support.servers import Database, RabbitMQ
+from support.servers.process import dies_with_us
 from support.testbed.cases import Nic, nics, requesters, responders
 from support.testbed.network import Endpoint, Network
 from support.waiting import wait_until
@@ -122,7 +123,7 @@ def _services(
     case: Case, network: Network, directory: Path, egress_driver: str, codes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
     """Yield name, module, options and the beginning of the command line of each process."""
-    here = ["setpriv", "--pdeathsig", "KILL"]
+    here = dies_with_us([])
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
     yield "scheduler", "fpga_pool.cli.daemons.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
     yield "api", "fpga_pool.cli.daemons.api", {"api": _api(directory)}, here
