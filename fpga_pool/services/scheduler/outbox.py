@@ -69,7 +69,7 @@ class Outbox:
         try:
             self._remove(time.monotonic() - REMOVAL_S)
         except StaleEpoch as error:
-            LOG.warning("%s", error)
+            LOG.debug("%s", error)  # the ownership learns of it by itself
             return False
         now_s = self._clock()
         with self._lock:

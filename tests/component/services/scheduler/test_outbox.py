@@ -1,6 +1,7 @@
 """Delivery of commands, over a real transport."""
 
 import itertools
+import logging
 import math
 import threading
 
@@ -140,6 +141,7 @@ def test_a_replaced_owner_leaves_what_it_sent_to_the_next_one(bench, new_agent, 
     with bench.store.reading("default") as tx:
         seen = tx.shard
     bench.store.acquire_shard("default", "you", clock(), expired=seen)
+    caplog.set_level(logging.DEBUG, "fpga_pool.services.scheduler.outbox")
     deliver(lambda: "shard default: me does not own it in epoch 1" in caplog.text)
     assert len(bench.waiting()) == 1
     with pytest.raises(StaleEpoch):
