@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument("problem", metavar="PROBLEM", help="problem file (.npz)")
     add_policy(parser, "batch", "makespan")
-    parser.add_argument("--out", required=True, metavar="PLAN", help="output plan (.npz)")
+    parser.add_argument("--out", metavar="PLAN", help="output plan (.npz); without it the plan is only described")
     add_proof(parser)
     at_once = "ignored by ect, ljf and sjf, which need no search"
     add_search(
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
-    """Plan; write the plan and return what it is like."""
+    """Plan; write the plan where it is wanted, and return what it is like."""
     policy = load_policy("batch", arguments.policy)
     if isinstance(policy, Searching):
         policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     except ValueError as error:
         raise InvalidInput(f"{arguments.problem}: policy {arguments.policy}: {error}") from error
     planning_s = time.perf_counter() - compiled_s
-    files.write_plan(arguments.out, plan)
+    if arguments.out:
+        files.write_plan(arguments.out, plan)
     said: dict[str, str | float] = {
         "policy": arguments.policy,
         "planning_s": planning_s,

@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Write a problem and return what it is like."""
     if arguments.work in NAMES:
+        _refuse(arguments, ("pool", "catalogue"), "a trace or a batch")
         problem = problem_named(
             arguments.work,
             jobs=arguments.jobs,
@@ -76,19 +77,30 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
             seed=arguments.seed,
         )
     else:
+        _refuse(arguments, ("jobs", "requesters", "responders"), "the workload of a paper")
         problem = _on_pool(arguments)
     files.write_problem(arguments.out, problem)
     return {
         "work": arguments.work,
         "jobs": problem.jobs,
         "accelerators": problem.accelerators,
-        "requesters": len(np.unique(problem.requester)),
+        "senders": len(np.unique(problem.requester)),
         "input_bytes": int(problem.input_bytes.sum()),
     }
 
 
+def _refuse(arguments: argparse.Namespace, names: Sequence[str], work: str) -> None:
+    """Refuse options that only other work has."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise InvalidInput(f"--{name}: only with {work}, not with {arguments.work}")
+
+
 def _on_pool(arguments: argparse.Namespace) -> BatchProblem:
     """Return the problem of a trace or of a batch on the slots of a pool."""
+    if not (_UUID.fullmatch(arguments.work) or arguments.work.endswith(".csv")):
+        expected = f"{', '.join(NAMES)}, a trace (.csv) or the uuid of a batch"
+        raise InvalidInput(f"WORK: expected {expected}, got {arguments.work!r}")
     if not arguments.pool:
         raise InvalidInput("--pool: required for a trace and for a batch: a scenario (.toml), an address or cloud:NAME")
     path = arguments.catalogue or installed_catalogue()

@@ -51,6 +51,14 @@ def test_writes_a_plan_that_the_checker_accepts(problem, tmp_path, capsys, polic
     assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
 
 
+def test_a_plan_that_nobody_wants_is_described(problem, tmp_path, capsys):
+    before = set(tmp_path.iterdir())
+    assert main(["plan", str(problem), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["policy"], result["makespan_s"] >= result["lower_bound_s"]) == ("makespan", True)
+    assert set(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_same_input_seed_and_effort_give_the_same_bytes(problem, tmp_path, policy):
     plans = [tmp_path / "one.npz", tmp_path / "two.npz"]
@@ -139,7 +147,7 @@ def test_plan_that_cannot_be_written_is_status_1_and_names_the_place(problem, tm
     [
         ([], "COMMAND"),
         (["fly"], "fly"),
-        (["plan"], "PROBLEM, --out"),
+        (["plan"], "PROBLEM"),
         (["plan", "p", "--policy", "ect", "--out", "q", "--seed", "-1"], "--seed: expected a whole number, 0 or more"),
         (
             ["plan", "p", "--policy", "ect", "--out", "q", "--effort", "-1"],

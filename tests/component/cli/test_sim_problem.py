@@ -151,6 +151,22 @@ def test_a_wrong_trace_is_refused_by_name_and_line(tmp_path, scenario, trace, ca
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["xyz"], "WORK: expected compute, "),
+        (["joint", "--pool", "nowhere.toml"], "--pool: only with a trace or a batch, not with joint"),
+        (["rtm", "--catalogue", "nowhere.toml"], "--catalogue: only with a trace or a batch, not with rtm"),
+        (["jobs.csv", "--pool", "p.toml", "--jobs", "3"], "--jobs: only with the workload of a paper, not with jobs.csv"),
+    ],
+)
+def test_work_that_there_is_not_and_options_of_other_work_are_refused(tmp_path, capsys, words, message):
+    out = tmp_path / "problem.npz"
+    assert main(["problem", *words, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
     ("pool", "status", "message"),
     [
         ([], 2, "--pool: required for a trace and for a batch"),
