@@ -7,9 +7,7 @@ guest are those of a real pool.  Each act waits for what it shows, for a bounded
 import contextlib
 import hashlib
 import logging
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -70,7 +68,7 @@ class _NotShown(FpgaPoolError):
 class _Stage:
     """The pool of the acts, in a process that can be killed, and a client of it."""
 
-    def __init__(self, directory: Path, sockets: Path, console: Console) -> None:
+    def __init__(self, directory: Path, sockets: Path, console: Console, port: int) -> None:
         self.guests, self.hook = sockets, sockets / "hook"
         self.directory = directory
         self._console = console
@@ -86,7 +84,7 @@ class _Stage:
         self._process: subprocess.Popen[str]
         self.endpoint: str
         self.client: Client
-        self._port = _free_port()
+        self._port = port
 
     def __enter__(self) -> Self:
         self.start()
@@ -129,15 +127,6 @@ class _Stage:
             return audit(store, idle=True)
         finally:
             store.close()
-
-
-def _free_port() -> int:
-    """Return a port that stays free while the pool is down: below those that the kernel gives to clients."""
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise _NotShown("no free port for the API on 127.0.0.1")
 
 
 class _Background:
@@ -203,8 +192,8 @@ def encrypted(data: bytes, header: bytes) -> bytes:
     return encryptor.update(data) + encryptor.finalize()
 
 
-def perform(directory: Path, console: Console) -> list[Act]:
-    """Show the acts, each with its lines when it has ended, up to the first that fails."""
+def perform(directory: Path, console: Console, port: int) -> list[Act]:
+    """Show the acts on a pool with this port, each with its lines when it has ended, up to the first that fails."""
     shutil.rmtree(directory, ignore_errors=True)
     for name in ("keystoneauth", "urllib3"):  # they warn of each try while the pool is down
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -212,9 +201,8 @@ def perform(directory: Path, console: Console) -> list[Act]:
     # The path of a socket is short.
     with (
         tempfile.TemporaryDirectory(prefix="fpga-pool-") as sockets,
-        _Stage(directory, Path(sockets), console) as stage,
+        _Stage(directory, Path(sockets), console, port) as stage,
     ):
-        console.print(f"watch it on {stage.endpoint}/dashboard/", style="dim", highlight=False)
         gangs = _Gangs(stage)
         for name, act in (
             ("a virtual machine takes a slot", lambda: _lease(stage)),

@@ -30,7 +30,7 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.experiments.acts import ACTS, COUNTER_BYTES, KEY_BYTES, Act, encrypted, perform
 from fpga_pool.experiments.charts import draw_gantt
 from fpga_pool.experiments.demo_output import Measured, ProgressBars, print_policies, print_results, print_slots
-from fpga_pool.experiments.embedded import Options, embedded_pool
+from fpga_pool.experiments.embedded import Options, embedded_pool, free_port
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
@@ -130,11 +130,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in policies:
             with console.status(f"{name}: compiling its loops, once per installation"):
                 compile_loops("batch", name)
-        measured = [_measure(policy, files, output, console) for _ in range(rounds) for policy in policies]
+        port = free_port()  # one address for all pools, so that a page goes on with the next
+        console.print(f"Watch it on http://127.0.0.1:{port}/dashboard/#/schedule", highlight=False)
+        measured = [_measure(policy, files, output, console, port) for _ in range(rounds) for policy in policies]
         right = _show(measured, output, console, results=bool(arguments.files))
         if arguments.files and console.is_terminal and sys.stdin.isatty():
-            _stay(_last(measured, policies[0]), output, console)
-        acts = [] if arguments.files or arguments.batch_only else _act(output, console)
+            _stay(_last(measured, policies[0]), output, console, port)
+        acts = [] if arguments.files or arguments.batch_only else _act(output, console, port)
         if arguments.json is not None:
             numbers = {"policies": [one.numbers() for one in measured], "acts": [asdict(act) for act in acts]}
             arguments.json.write_text(json.dumps(numbers, indent=1) + "\n")
@@ -166,9 +168,9 @@ def _last(measured: Sequence[Measured], policy: str) -> Measured:
     return next(one for one in reversed(measured) if one.policy == policy)
 
 
-def _stay(measured: Measured, output: Path, console: Console) -> None:
+def _stay(measured: Measured, output: Path, console: Console, port: int) -> None:
     """Start the pool of a batch again, on what it has stored, so that a person can look at it until Ctrl-C."""
-    with embedded_pool(output / measured.policy / "pool", POOL) as endpoint:
+    with embedded_pool(output / measured.policy / "pool", POOL, port) as endpoint:
         with contextlib.suppress(KeyboardInterrupt):
             console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
             page = f"{endpoint}/dashboard/#/schedule/batch/{measured.result.batch.uuid}"
@@ -177,10 +179,10 @@ def _stay(measured: Measured, output: Path, console: Console) -> None:
         console.print()
 
 
-def _act(output: Path, console: Console) -> list[Act]:
+def _act(output: Path, console: Console, port: int) -> list[Act]:
     """Show the acts on one more pool."""
     console.print("\nOne more pool, with aes jobs, a virtual machine and gangs:", highlight=False)
-    acts = perform(output / "acts", console)
+    acts = perform(output / "acts", console, port)
     ok = sum(act.ok for act in acts)
     console.print(f"{ok} of {ACTS} acts ended as they should.", style="green" if ok == ACTS else "red")
     return acts
@@ -220,11 +222,10 @@ def _parser() -> argparse.ArgumentParser:
 # One policy ----------------------------------------------------------------------------------------------------
 
 
-def _measure(policy: str, files: Sequence[Path], output: Path, console: Console) -> Measured:
+def _measure(policy: str, files: Sequence[Path], output: Path, console: Console, port: int) -> Measured:
     directory = output / policy
     shutil.rmtree(directory, ignore_errors=True)
-    with embedded_pool(directory / "pool", POOL) as endpoint, Client(endpoint) as client:
-        console.print(f"{policy}: watch it on {endpoint}/dashboard/#/schedule", style="dim", highlight=False)
+    with embedded_pool(directory / "pool", POOL, port) as endpoint, Client(endpoint) as client:
         carriers = {slot.host for slot in client.slots()}
         work = make_work(files, [host.name for host in client.hosts() if host.name not in carriers])
         simulated = _simulate(client, work, policy)

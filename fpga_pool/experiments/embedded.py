@@ -2,12 +2,13 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, Queue
@@ -26,13 +27,22 @@ Options = Mapping[str, Mapping[str, object]]
 
 
 @contextmanager
-def embedded_pool(directory: Path, options: Options) -> Iterator[str]:
+def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[str]:
     """Start a pool on `directory` with options by group and name, and yield its endpoint; stop it at the end."""
-    process, endpoint = start_pool(directory, options)
+    process, endpoint = start_pool(directory, options, port)
     try:
         yield endpoint
     finally:
         stop_pool(process)
+
+
+def free_port() -> int:
+    """Return a port that stays free while no pool uses it: below those that the kernel gives to clients."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServiceUnavailable("no free port for the API on 127.0.0.1")
 
 
 def stop_pool(process: subprocess.Popen[str]) -> None:

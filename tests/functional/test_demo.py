@@ -38,7 +38,9 @@ def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
     acts = numbers["acts"]
     assert len(acts) == 4
     assert "4 of 4 acts ended as they should." in done.stdout
-    assert re.search(r"^watch it on http://127\.0\.0\.1:\d+/dashboard/$", COLOURS.sub("", done.stdout), re.MULTILINE)
+    assert re.search(
+        r"^Watch it on http://127\.0\.0\.1:\d+/dashboard/#/schedule$", COLOURS.sub("", done.stdout), re.MULTILINE
+    )
     page = PAGE.read_text()
     for act in acts:
         assert act["ok"]

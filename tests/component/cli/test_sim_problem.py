@@ -156,7 +156,10 @@ def test_a_wrong_trace_is_refused_by_name_and_line(tmp_path, scenario, trace, ca
         (["xyz"], "WORK: expected compute, "),
         (["joint", "--pool", "nowhere.toml"], "--pool: only with a trace or a batch, not with joint"),
         (["rtm", "--catalogue", "nowhere.toml"], "--catalogue: only with a trace or a batch, not with rtm"),
-        (["jobs.csv", "--pool", "p.toml", "--jobs", "3"], "--jobs: only with the workload of a paper, not with jobs.csv"),
+        (
+            ["jobs.csv", "--pool", "p.toml", "--jobs", "3"],
+            "--jobs: only with the workload of a paper, not with jobs.csv",
+        ),
     ],
 )
 def test_work_that_there_is_not_and_options_of_other_work_are_refused(tmp_path, capsys, words, message):
