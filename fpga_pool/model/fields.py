@@ -4,6 +4,7 @@ A description completes "expected ..." in an error, and stands in the OpenAPI do
 """
 
 import ipaddress
+import re
 from enum import Enum, auto
 from typing import Annotated, TypeVar
 
@@ -66,34 +67,52 @@ ProjectId = Annotated[
     ),
 ]
 #: Text that databases and terminals take: no control characters, no halves of surrogate pairs.
+_NOT_PLAIN = re.compile(r"[\u0000-\u001f\u007f\ud800-\udfff]")
 _PLAIN_TEXT = r"^[^\u0000-\u001f\u007f\ud800-\udfff]*\Z"
 Text = Annotated[
     str, Meta(max_length=255, pattern=_PLAIN_TEXT, description="at most 255 characters, no control characters")
 ]
-Seconds = Annotated[float, Meta(gt=0, le=_LARGEST, description="a number of seconds above 0")]
+#: Longest run time that may be requested: for work without an end no reservation could be made.
+LONGEST_S = 3.2e7
+Seconds = Annotated[
+    float, Meta(gt=0, le=LONGEST_S, description=f"a number of seconds above 0, {LONGEST_S:.0f} at most")
+]
 ByteCount = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of bytes")]
-Count = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of at least 0")]
+#: Of a result: results are added up.
+ResultBytes = Annotated[int, Meta(ge=0, le=2**42, description="a number of bytes, 4 TiB at most")]
+#: There is room above it, for those that count on.
+Count = Annotated[int, Meta(ge=0, le=2**62, description="a number of at least 0")]
 Port = Annotated[int, Meta(ge=1, le=65535, description="a port")]
 Priority = Annotated[int, Meta(ge=-100, le=100, description="a priority from -100 to 100")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1")]
 #: How long something took: at most some 30 years.
 Duration = Annotated[float, Meta(ge=0, le=1e9, description="seconds from 0 to 1e9")]
-#: A point in time that a peer reports, UTC seconds since the epoch, until the year 9999.
-ReportedMoment = Annotated[float, Meta(ge=0, le=253402300799, description="UTC seconds since the epoch")]
-#: A rate in bits per second; infinite = without limit.
-Rate = Annotated[float, Meta(ge=0, description="bits per second")]
+#: The last second of the year 9999, UTC seconds since the epoch.
+LATEST = 253402300799
+#: A point in time that a peer reports.
+ReportedMoment = Annotated[float, Meta(ge=0, le=LATEST, description="UTC seconds since the epoch")]
+#: A rate in bits per second; infinite = without limit.  Where there is none, nothing could be planned.
+Rate = Annotated[float, Meta(ge=1, description="bits per second, at least 1")]
 #: One that was measured, and so is finite.
 MeasuredRate = Annotated[float, Meta(ge=0, le=_LARGEST, description="bits per second")]
-#: Why something failed, in words for people; longer texts are cut by their sender (`short_reason`).
 _LONGEST_REASON = 4096
-Reason = Annotated[str, Meta(max_length=_LONGEST_REASON, description=f"at most {_LONGEST_REASON} characters")]
+#: Why something failed, in words for people, in one line; its sender makes one of any text (`short_reason`).
+Reason = Annotated[
+    str,
+    Meta(
+        max_length=_LONGEST_REASON,
+        pattern=_PLAIN_TEXT,
+        description=f"at most {_LONGEST_REASON} characters, no control characters",
+    ),
+]
 #: Id of a request to the API, as oslo.middleware makes them; "" = of no request.
 RequestId = Annotated[str, Meta(pattern=r"^(req-[0-9A-Za-z-]{1,60})?\Z", description="the id of a request, or nothing")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 digest")]
 
 
 def short_reason(reason: str) -> str:
-    """Return a `Reason` of a text of any length."""
+    """Return a `Reason` of any text."""
+    reason = _NOT_PLAIN.sub(" ", reason)
     return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.fields import Rest
+from fpga_pool.model.fields import LATEST, Rest
 
 Convert = Callable[[Any], Any]
 
@@ -176,8 +176,8 @@ def part_of(hint: Any) -> Any:
 
 
 def date(at: float | None) -> str | None:
-    """Return seconds since the epoch as ISO 8601 in UTC."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
+    """Return seconds since the epoch as ISO 8601 in UTC; what is later than the year 9999 as its last second."""
+    return None if at is None else datetime.fromtimestamp(min(at, LATEST), UTC).isoformat(timespec="microseconds")
 
 
 # ---- Requests

@@ -1,7 +1,7 @@
 """Input that is nearly right: valid messages and files, changed in a few places."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,3 +56,23 @@ def changed_bytes(draw: Any, valid: Sequence[bytes]) -> bytes:
         piece: bytes = draw(st.just(copied) | st.binary(max_size=8) | NUMBERS.map(lambda number: str(number).encode()))
         content = content[:begin] + piece + content[end:]
     return content
+
+
+@st.composite
+def changed_leaves(draw: Any, valid: Any) -> Any:
+    """Return a valid plain value with one to three of its numbers and texts changed, each as likely as the others."""
+    plain = copy.deepcopy(valid)
+    leaves = list(_leaves(plain))
+    for _ in range(draw(st.integers(1, 3))):
+        holder, key = draw(st.sampled_from(leaves))
+        holder[key] = draw(TEXTS if isinstance(holder[key], str) else NUMBERS | NOT_NUMBERS | st.integers(0, 9))
+    return plain
+
+
+def _leaves(plain: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each dictionary or list below that holds a number or a text, and where."""
+    for key, value in list(plain.items() if isinstance(plain, dict) else enumerate(plain)):
+        if isinstance(value, dict | list):
+            yield from _leaves(value)
+        else:
+            yield plain, key

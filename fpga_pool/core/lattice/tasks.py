@@ -119,6 +119,12 @@ class TaskProblem:
             array = getattr(self, name)
             if not (np.isfinite(array) & (array >= 0)).all():
                 raise ValueError(f"{name}: expected finite numbers, 0 or more")
+        # A schedule has one task after the other at worst, each with a load.
+        with np.errstate(over="ignore"):
+            work_s = self.shape_seconds.sum() + self.load_s * self.tasks
+            latest_s = work_s + self.arrival_s.max(initial=0.0) + self.ready_s.max(initial=0.0)
+        if not np.isfinite(latest_s):
+            raise ValueError("shape_seconds, arrival_s, ready_s and load_s: expected finite sums")
         if not (np.isfinite(self.load_s) and self.load_s >= 0):
             raise ValueError("load_s: expected a finite number, 0 or more")
         if (self.function < -1).any() or (self.loaded < -1).any():

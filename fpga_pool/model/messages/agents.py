@@ -25,6 +25,7 @@ from fpga_pool.model.fields import (
     Reason,
     ReportedMoment,
     RequestId,
+    ResultBytes,
     Sha256,
     Share,
     Text,
@@ -233,7 +234,7 @@ class JobFinished(JobReport, frozen=True, kw_only=True):
     """The job is complete and its result is held; for a short one this report includes the earlier steps."""
 
     compute_s: Duration
-    result_bytes: ByteCount
+    result_bytes: ResultBytes
     result_sha256: Sha256
     staged_at: ReportedMoment | None = None
     started_at: ReportedMoment | None = None

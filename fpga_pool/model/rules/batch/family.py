@@ -261,8 +261,8 @@ class BatchFamily:
         return ChangedPlan(asked=asked, found=found)
 
     def _plan(self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator) -> NewPlan | PolicyFailure:
-        request = batch_problem(look.view.snap)
         try:
+            request = batch_problem(look.view.snap)
             plan = plan_arriving(look.policy, request.problem, look.view.transfers, state, rng)
             require_answer(request, plan)
         except Exception as error:

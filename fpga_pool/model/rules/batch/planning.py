@@ -16,7 +16,6 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Ints, PoolView, floats
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
-from fpga_pool.model.objects.hosts import server_of
 from fpga_pool.model.objects.pool import Host, Job, Lease, Slot
 from fpga_pool.model.rules.batch.interference import beside_neighbours
 from fpga_pool.model.rules.batch.placing import (
@@ -117,10 +116,10 @@ def snapshot(
 def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapshot:
     """Return a snapshot in whose view the servers among the requesters of jobs stand as hosts without slots do.
 
-    A server that has ended has no limit: nothing comes of it in any case.
+    So does a host that was removed.  It has no limit, nor has a server that has ended: nothing comes of it in any case.
     """
     view = snap.view
-    fresh = [job for job in jobs if server_of(job.requester) and job.requester not in view.host_index]
+    fresh = [job for job in jobs if job.requester and job.requester not in view.host_index]
     if not fresh:
         return snap
     names = sorted({job.requester for job in fresh})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fpga_pool.core.gangs.gangs import predicted
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import LONGEST_S
 from fpga_pool.model.lifecycle.gang import GangCancelRequested, MigrationFailed
 from fpga_pool.model.messages.work import GangRequest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
@@ -16,8 +17,6 @@ from fpga_pool.model.rules.shared.admission import emptiest, owned
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared
 
-#: Longest run time that may be requested: of gangs without an end no reservation could be made.
-LONGEST_S = 3.2e7
 _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 

@@ -127,8 +127,8 @@ def online_view(
     if not waiting and not on_cpu and (requested is None or not for_loads):
         return None
     leases, hosts = tx.leases(), {host.name: host for host in tx.hosts()}
-    foreign, all_slots = held_by_others(leases), tx.slots()
-    slots = tuple(slot for slot in all_slots if slot.kind != CPU and slot.board in catalogue.boards)
+    foreign, all_slots, boards = held_by_others(leases), tx.slots(), catalogue.boards
+    slots = tuple(slot for slot in all_slots if slot.board in boards and slot.kind in boards[slot.board].regions)
     serving = {slot.name for slot in all_slots if usable(slot, hosts[slot.host], foreign)}
     on_duty = [slot for slot in slots if slot.name in serving]
     if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in on_duty):

@@ -1,11 +1,11 @@
 """Tasks as they come in, and as their tenants want them no more."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits
+from fpga_pool.model.fields import LONGEST_S
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.messages.work import JobRequest, TaskRequest
@@ -63,8 +63,10 @@ def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
             raise InvalidInput(
                 f"shapes[{place}].slots: expected 1 to {shares}, at least one share per slot, found {shape.slots}"
             )
-        if shape.seconds is not None and not 0 < shape.seconds < math.inf:
-            raise InvalidInput(f"shapes[{place}].seconds: expected a number above 0, found {shape.seconds:g}")
+        if shape.seconds is not None and not 0 < shape.seconds <= LONGEST_S:
+            raise InvalidInput(
+                f"shapes[{place}].seconds: expected a number above 0, {LONGEST_S:.0f} at most, found {shape.seconds:g}"
+            )
     if len({shape.slots for shape in shapes}) < len(shapes):
         raise InvalidInput("shapes: expected different numbers of slots")
 

@@ -11,6 +11,7 @@ from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.model.objects.pool import Run
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.services.scheduler.planner import Calibrator, sparing
+from fpga_pool.store.purge import remove_host, remove_slots
 
 from .conftest import StoppedPlanner
 
@@ -88,6 +89,19 @@ def test_a_batch_that_its_policy_cannot_plan_does_not_hold_up_the_others_and_is_
     jumping_clock.ahead_s = 61.0
     assert planner.step()
     assert quiet.states(broken) == ["WAITING_INPUT"]
+
+
+def test_batches_of_a_host_that_was_removed_hold_up_no_others(quiet, agent, new_planner):
+    planner, gone = new_planner(), quiet.host()
+    removed = quiet.create(gone, "sha256")
+    with quiet.store.reading() as tx:
+        slots = [slot.name for slot in tx.slots(gone.name)]
+    remove_slots(quiet.store, "default", slots)
+    remove_host(quiet.store, "default", gone.name)
+    other = quiet.create(agent, "sha256", project="other")
+    while planner.step():
+        pass
+    assert (quiet.states(removed), quiet.states(other)) == (["WAITING_INPUT"], ["WAITING_INPUT"])
 
 
 def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, agent, new_planner):

@@ -30,6 +30,15 @@ def members(found, task):
     return found.members[found.member_begin[task] : found.member_begin[task + 1]].tolist()
 
 
+def test_times_whose_sum_is_not_finite_are_refused():
+    # Compiled loops look for the earliest of finite times.
+    with pytest.raises(ValueError, match="finite sums"):
+        TaskProblem(
+            enclosure_fpgas=[2], enclosure_links=[int(Topology.LINE)], shape_begin=range(3), shape_fpgas=[2, 2],
+            shape_seconds=[1e308, 1e308], links=[int(Links.LINE)] * 2,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", POLICIES)
 @given(data=st.data())
 def test_checker_accepts_every_schedule_and_no_bound_exceeds_it(name, data, problems, checked):
