@@ -8,6 +8,7 @@ from fpga_pool.client import Client
 from fpga_pool.client.cloud import cloud_login
 from fpga_pool.client.session import SERVICE_TYPE, Login
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable, TokenRequired
+from support.pages import blocks, commands, path_of
 
 
 @pytest.fixture
@@ -67,3 +68,13 @@ def test_the_account_comes_from_clouds_yaml(cloud, clouds_yaml):
 def test_a_cloud_that_is_not_configured_is_named(clouds_yaml):
     with pytest.raises(InvalidInput, match="Cloud nowhere was not found"):
         cloud_login("nowhere")
+
+
+@pytest.mark.filterwarnings("ignore:Support for InfluxDB", "ignore:The 'service_type' parameter")
+@pytest.mark.parametrize("name", ["cloud.py", "connection.py"])
+def test_the_programs_of_the_guide_print_what_it_shows(cloud, clouds_yaml, capsys, name):
+    page = path_of("user/guide")
+    (program,) = [block.text for block in blocks(page) if block.caption == name]
+    (shown,) = [one.output for one in commands(page) if one.text == f"python {name}"]
+    exec(compile(program.replace("mycloud", "test"), name, "exec"), {})
+    assert capsys.readouterr().out.strip() == shown

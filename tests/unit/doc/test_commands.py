@@ -14,7 +14,7 @@ from fpga_pool.cli.client.main import PoolApp
 from fpga_pool.cli.learn import _parser as learn_parser
 from fpga_pool.cli.sim.main import _parser as sim_parser
 from fpga_pool.guest.tool import _parser as guest_parser
-from support.pages import ROOT, SOURCE, agrees, commands, pages, row_of, table
+from support.pages import PAGES_TEST, ROOT, SOURCE, Row, agrees, blocks, commands, pages, row_of, table
 
 ROWS, PAGES = table(), pages()
 SHOWN = [(page, one) for page, shown in PAGES.items() for one in shown]
@@ -88,6 +88,35 @@ def test_every_command_has_a_row_that_names_a_test_or_a_reason():
 def test_every_row_has_a_command():
     used = {row_of(page, one, ROWS) for page, one in SHOWN}
     assert [row for row in ROWS if row not in used] == []
+
+
+def not_run(name, page, rows):
+    """Yield the line of each Python block that no command of its page runs as shown, and no test of one by its name."""
+    tests = {one.text: row.test for one in commands(page) if (row := row_of(name, one, rows))}
+    files = [path for test in tests.values() if (path := ROOT / "tests" / test).is_file()]
+    for block in blocks(page):
+        shown = tests.get(f"python {block.caption}") == PAGES_TEST
+        named = block.caption and any(f'"{block.caption}"' in path.read_text() for path in files)
+        if block.language == "python" and not shown and not named:
+            yield block.line
+
+
+@pytest.mark.parametrize("page", sorted(SOURCE.rglob("*.rst")), ids=lambda page: page.stem)
+def test_every_python_block_is_run(page):
+    name = page.relative_to(SOURCE).with_suffix("").as_posix()
+    assert list(not_run(name, page, ROWS)) == []
+
+
+def test_a_python_block_that_nothing_runs_is_found(tmp_path):
+    page, rows = tmp_path / "page.rst", [Row("page", "python", PAGES_TEST, "")]
+    for caption, command, expected in (
+        ("   :caption: one.py\n", "python one.py", []),
+        ("   :caption: one.py\n", "python two.py", [1]),
+        ("   :caption: one.py\n", "echo python one.py", [1]),  # has no row
+        ("", "python one.py", [1]),
+    ):
+        page.write_text(f".. code-block:: python\n{caption}\n   1\n\n.. code-block:: console\n\n   $ {command}\n")
+        assert list(not_run("page", page, rows)) == expected
 
 
 @pytest.mark.parametrize(("page", "command"), SHOWN, ids=IDS)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from fpga_pool import guest
 from fpga_pool.guest import tool
 from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines, encode
@@ -227,7 +228,7 @@ def test_the_guests_tool_prints_what_its_page_shows(new_channel, monkeypatch, tm
     for block in blocks(page):
         if block.caption:
             (tmp_path / block.caption).write_text(block.text)
-    shown = [one for one in commands(page) if one.output]
+    shown = [one for one in commands(page) if one.output and one.text.startswith("fpga-pool-guest")]
     assert [one.text.split()[1] for one in shown] == ["list", "run"]
     output = tmp_path / "output"
     for one in shown:
@@ -235,3 +236,16 @@ def test_the_guests_tool_prints_what_its_page_shows(new_channel, monkeypatch, tm
         assert tool.main([*one.text.split()[1:], *to_file]) == 0
         printed = output.read_text() if to_file else capsys.readouterr().out
         assert printed.strip() == one.output
+
+
+def test_the_program_of_the_page_of_guests_prints_what_the_page_shows(new_channel, monkeypatch, tmp_path, capsys):
+    line = new_channel("sha256")
+    monkeypatch.setattr(guest, "find", lambda number: f"org.fpga_pool.{number}")
+    monkeypatch.setattr(guest, "Accelerator", lambda _: Port(line))
+    monkeypatch.chdir(tmp_path)
+    page = path_of("user/guest")
+    files = {block.caption: block.text for block in blocks(page) if block.caption}
+    (tmp_path / "words.txt").write_text(files["words.txt"])
+    (shown,) = [one.output for one in commands(page) if one.text == "python3 digest.py"]
+    exec(compile(files["digest.py"], "digest.py", "exec"), {})
+    assert capsys.readouterr().out.strip() == shown

@@ -9,14 +9,20 @@ from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan.bounds import lower_bound
 from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.types import BatchProblem
+from support.pages import blocks, path_of
 
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-#: `exact` refuses some of these problems, and has tests of its own.
-@pytest.fixture(params=[name for name in policy_names("batch") if name != "exact"])
+#: `exact` refuses some of these problems, and has tests of its own; `mine` is the example of the page on extending.
+@pytest.fixture(params=["mine", *(name for name in policy_names("batch") if name != "exact")])
 def policy(request):
-    return load_policy("batch", request.param)
+    if request.param != "mine":
+        return load_policy("batch", request.param)
+    (example,) = [block.text for block in blocks(path_of("contributor/extending")) if block.caption == "mine.py"]
+    module = {}
+    exec(compile(example, "mine.py", "exec"), module)
+    return module["Mine"]()
 
 
 def decide(policy, problem, seed=0):
