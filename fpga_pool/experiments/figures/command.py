@@ -184,7 +184,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=_seeds, metavar="LIST", help="seeds, such as 0-4 or 0,7,9 (default: 0-2; gangs: 0-4)"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("figures"), metavar="DIR", help="output directory (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("figures"),
+        metavar="DIR",
+        help="output directory; report.html in it shows the figures of all papers that were run (default: %(default)s)",
     )
     parser.add_argument(
         "--points", type=int, metavar="N", help="maximum number of points on each x axis (default: all)"
