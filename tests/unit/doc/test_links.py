@@ -12,7 +12,12 @@ ROOT = Path(__file__).parents[3]
 #: Servers that pages name as examples; on a reader's machine, or nowhere.
 EXAMPLES = re.compile(r"127\.0\.0\.1|localhost|controller|([\w-]+\.)*example\.(org|com|net)|\[?::1\]?")
 #: Addresses of other sites.  That they still answer, `sphinx-build -b linkcheck` says, where there is a network.
-SITES = {"https://prometheus.io"}
+SITES = {
+    "https://doi.org/10.1109/TPDS.2018.2829860",
+    "https://doi.org/10.1109/TPDS.2020.3008725",
+    "https://doi.org/10.1155/2012/695757",
+    "https://prometheus.io",
+}
 
 
 @pytest.fixture
