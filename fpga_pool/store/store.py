@@ -392,7 +392,7 @@ def enrolment_of(connection: Connection, host: str) -> Enrolment | None:
     return None if row is None else from_columns(Enrolment, row)
 
 
-def confirm_address(connection: Connection, host: str, address: str) -> None:
-    """Note the data address of a host that has none yet."""
+def confirm_place(connection: Connection, host: str, address: str, node: str) -> None:
+    """Note the data address and the provider of a host that has none yet."""
     without = ENROLMENTS.c.host == host, ENROLMENTS.c.data_address == ""
-    connection.execute(update(ENROLMENTS).where(*without).values(data_address=address))
+    connection.execute(update(ENROLMENTS).where(*without).values(data_address=address, node=node))

@@ -36,11 +36,11 @@ class Enroll(ManageCommand, Lister):
 
 
 class Approve(ManageCommand):
-    """Accept the key of a host, in place of any other one; if it has that key, its agent may say another data_address.
+    """Accept the key of a host, in place of any other one; if it has that key, its agent may say another place.
 
-    Compare KEY with the log of the host's agent, which shows it at each start: every process that reaches RabbitMQ can
-    offer a key. --all accepts what every host without a key has offered, for pools whose RabbitMQ no other process
-    reaches.
+    Its place is [agent] data_address and node. Compare KEY with the log of the host's agent, which shows it at each
+    start: every process that reaches RabbitMQ can offer a key. --all accepts what every host without a key has offered,
+    for pools whose RabbitMQ no other process reaches.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

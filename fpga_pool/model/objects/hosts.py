@@ -21,6 +21,8 @@ class Enrolment:
     offered: str = ""
     #: Where clients reach its data port, as its first heartbeat after an approval has said; "" = not yet.
     data_address: str = ""
+    #: Below which provider of Placement its slots are, as the same heartbeat has said (`Heartbeat.node`).
+    node: str = ""
     #: SHA-256 of the one-time code by which a key is accepted at once; "" = none.
     code_sha256: str = ""
     code_expires_at: Moment = 0.0
@@ -60,17 +62,23 @@ def offered(enrolment: Enrolment, key: str, proof: str, now_s: float) -> Enrolme
 def approved(enrolment: Enrolment, key: str, now_s: float) -> Enrolment:
     """Return the enrolment with a key that is believed from now on, in place of any other one, at any address."""
     if key == enrolment.key:
-        return replace(enrolment, data_address="")
+        return replace(enrolment, data_address="", node="")
     return Enrolment(host=enrolment.host, key=key, changed_at=now_s)
 
 
-def require_known_address(enrolment: Enrolment, address: str) -> None:
-    """Raise InvalidInput where a host says that its data port is elsewhere than it was: streams are held by that."""
-    if enrolment.data_address not in ("", address):
-        raise InvalidInput(
-            f"data_address: expected {enrolment.data_address}, as host {enrolment.host} had it first, found {address}; "
-            f"if it has moved, approve its key again (fpga-pool-manage host approve {enrolment.host} {enrolment.key})"
-        )
+def require_known_place(enrolment: Enrolment, address: str, node: str) -> None:
+    """Raise InvalidInput where a host says that its data port or its provider in Placement is another than it was.
+
+    Streams are held by the one, and machines of another host would be scheduled by the other.
+    """
+    if enrolment.data_address == "":
+        return
+    for name, known, found in (("data_address", enrolment.data_address, address), ("node", enrolment.node, node)):
+        if found != known:
+            raise InvalidInput(
+                f"{name}: expected {known!r}, as host {enrolment.host} had it first, found {found!r}; if it has "
+                f"changed, approve its key again (fpga-pool-manage host approve {enrolment.host} {enrolment.key})"
+            )
 
 
 def _digest(code: str) -> str:

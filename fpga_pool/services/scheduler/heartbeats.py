@@ -13,7 +13,7 @@ from typing import cast
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotEnrolled, NotFound
 from fpga_pool.model.messages.agents import Heartbeat, Report
-from fpga_pool.model.objects.hosts import require_known_address
+from fpga_pool.model.objects.hosts import require_known_place
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
 from fpga_pool.model.rules.shared.sharding import ShardRule
@@ -21,7 +21,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
-from fpga_pool.store.store import LastBeat, Store, confirm_address, enrolment_of
+from fpga_pool.store.store import LastBeat, Store, confirm_place, enrolment_of
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -125,9 +125,9 @@ class HeartbeatIntake:
         if enrolment is None or not enrolment.key:
             raise NotEnrolled(f"host {heard.host}: its key was revoked")
         repairs = apply_heartbeat(tx, heard, self._clock())
-        require_known_address(enrolment, heard.data_address)
+        require_known_place(enrolment, heard.data_address, heard.node)
         if not enrolment.data_address:
-            confirm_address(connection, heard.host, heard.data_address)
+            confirm_place(connection, heard.host, heard.data_address, heard.node)
         return repairs
 
     def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:

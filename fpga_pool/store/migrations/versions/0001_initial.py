@@ -73,7 +73,7 @@ def _create_enrolments() -> None:
     _create(
         "enrolments",
         sa.Column("host", NAME, primary_key=True),
-        *_columns(NAME, "data_address"),
+        *_columns(NAME, "data_address", "node"),
         *_columns(WORD, "key", "offered", "code_sha256"),
         *_columns(NUMBER, "code_expires_at", "changed_at"),
     )

@@ -142,12 +142,12 @@ def test_a_captured_agent_does_not_pass_the_address_of_another_host_off_as_its_o
     agent, mine = enrolled
     (approved,) = gated.store.enrolments()
     moved = changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7")
-    with pytest.raises(InvalidInput, match=r"expected 192\.0\.2\.1, as host \S+ had it first, found 192\.0\.2\.7"):
+    with pytest.raises(InvalidInput, match=r"expected '192\.0\.2\.1', as host \S+ had it first, found '192\.0\.2\.7'"):
         mine.heartbeat(moved)
     assert mine.enroll(agent.name)  # as an agent does by itself: that is no approval
     with pytest.raises(InvalidInput):
         mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7"))
-    assert "expected 192.0.2.1" in caplog.text
+    assert "expected '192.0.2.1'" in caplog.text
     (host,) = api.hosts()
     assert (host.data_address, host.refused_messages) == ("192.0.2.1", 2)
     mine.heartbeat(agent.heartbeat(gated.clock()))
@@ -155,8 +155,15 @@ def test_a_captured_agent_does_not_pass_the_address_of_another_host_off_as_its_o
     mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7"))
     (host,) = api.hosts()
     assert host.data_address == "192.0.2.7"
-    with pytest.raises(InvalidInput, match=r"expected 192\.0\.2\.7"):
+    with pytest.raises(InvalidInput, match=r"expected '192\.0\.2\.7'"):
         mine.heartbeat(agent.heartbeat(gated.clock()))
+
+
+def test_a_captured_agent_does_not_move_its_slots_below_the_compute_node_of_another_host(gated, enrolled):
+    agent, mine = enrolled
+    with pytest.raises(InvalidInput, match=r"node: expected '', as host \S+ had it first, found 'compute-2'"):
+        mine.heartbeat(changed(agent.heartbeat(gated.clock()), node="compute-2"))
+    mine.heartbeat(agent.heartbeat(gated.clock()))
 
 
 # Enrolment ----------------------------------------------------------------------------------------------------------
