@@ -160,6 +160,32 @@ def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool)
     dashboard.complaints.clear()  # the console tells of the refusal
 
 
+def test_who_may_not_list_slots_begins_with_the_queue_and_is_shown_no_figures_of_them(dashboard, pool):
+    page = dashboard.page
+    page.route("**/v1/slots*", lambda route: route.fulfill(status=403, json={}))
+    dashboard.open("")
+    expect(page.locator("nav a[aria-current]")).to_have_text("Queue")
+    expect(page.get_by_role("button", name="diamond")).to_be_visible()
+    dashboard.go("Pool")
+    expect(page.get_by_text("Slots are shown to operators only")).to_be_visible()
+    expect(page.locator(".figures dt")).to_have_text(["Hosts alive", "Open work"])
+    expect(page.get_by_role("list", name="Hosts").get_by_role("listitem")).to_have_count(len(pool.hosts))
+    expect(page.locator(".legend, .map")).to_have_count(2)
+    for part in page.locator(".legend, .map").all():
+        expect(part).to_be_hidden()
+    expect(page.locator("#status")).to_have_text("Live")
+    dashboard.complaints.clear()  # the console tells of the refusal
+
+
+def test_a_tier_is_not_said_to_be_free_where_gangs_of_others_may_be(dashboard):
+    dashboard.open("tiers")
+    tiers = dashboard.page.get_by_role("group", name="node-0/pcpu/0").get_by_role("button")
+    expect(tiers).to_have_count(2)
+    held = ["foreground: process 0 of gang solver, running", "background: no gang of this project"]
+    for tier, text in zip(tiers.all(), held, strict=True):
+        expect(tier).to_have_accessible_name(f"node-0/pcpu/0, {text}")
+
+
 def test_usage_counts_the_slots_of_instances(dashboard, pool):
     page = dashboard.page
     dashboard.open("usage")

@@ -16,10 +16,11 @@ const main = document.getElementById("view");
 const status = document.getElementById("status");
 const sessionButton = document.getElementById("session");
 
-/** The address is #/VIEW or #/VIEW/KIND/ID of the object in detail. */
+/** The address is #/VIEW or #/VIEW/KIND/ID of the object in detail; without a view, one that the caller may see. */
 function readAddress() {
   const [, view, kind, id] = location.hash.split("/").map(decodeURIComponent);
-  return { view: views[view] ? view : "pool", kind, id };
+  const first = pool.forbidden.has("slots") ? "queue" : "pool";
+  return { view: views[view] ? view : first, kind, id };
 }
 
 function go(view, kind, id) {
@@ -75,7 +76,8 @@ pool.addEventListener("change", (event) => {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    if ([...changed].some((part) => shown.parts.has(part))) shown.update();
+    if (views[readAddress().view] !== shown) show();
+    else if ([...changed].some((part) => shown.parts.has(part))) shown.update();
     if (changed.has("slots") || changed.has("work")) detail.refresh();
     changed.clear();
   });

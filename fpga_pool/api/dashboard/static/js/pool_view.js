@@ -39,8 +39,8 @@ export class PoolView {
     });
     this.roving = new Roving(this.map, ".slot");
     this.refusal = h("p", { class: "empty" }, REFUSAL);
-    this.others = h("ul", { class: "chips", "aria-label": "Hosts without cards" });
-    this.othersTitle = h("h2", {}, "Hosts without cards");
+    this.others = h("ul", { class: "chips", "aria-labelledby": "others-title" });
+    this.othersTitle = h("h2", { id: "others-title" });
     this.element = h(
       "div",
       { class: "view" },
@@ -57,8 +57,8 @@ export class PoolView {
     const isRefused = forbidden.has("slots");
     this.refusal.hidden = !isRefused;
     this.map.hidden = this.legend.hidden = isRefused;
-    if (isRefused) return;
-    this.#showLegend(slots, states);
+    setText(this.othersTitle, isRefused ? "Hosts" : "Hosts without cards");
+    if (!isRefused) this.#showLegend(slots, states);
     if (slots === this.#shown.slots && hosts === this.#shown.hosts) return;
     const byHost = Map.groupBy(slots, (slot) => slot.host);
     this.#shown = this.#showMap(slots, hosts, byHost) ? { slots, hosts } : {};
@@ -87,11 +87,12 @@ export class PoolView {
     const open = Object.keys(KINDS).map((kind) => [kind, this.pool.work[kind].filter((one) => !isEnded(one)).length]);
     const lost = hosts.filter((host) => !host.alive).length;
     const figures = [
-      ["Slots busy", `${inState("BUSY")} of ${inService}`, `${share} %`, ""],
-      ["Loading", String(inState("LOADING")), "", ""],
-      ["Out of service", String(slots.length - inService), "", inState("FAULTED") ? "bad" : ""],
-      ["Hosts alive", `${hosts.length - lost} of ${hosts.length}`, "", lost ? "bad" : ""],
+      ["slots", "Slots busy", `${inState("BUSY")} of ${inService}`, `${share} %`, ""],
+      ["slots", "Loading", String(inState("LOADING")), "", ""],
+      ["slots", "Out of service", String(slots.length - inService), "", inState("FAULTED") ? "bad" : ""],
+      ["hosts", "Hosts alive", `${hosts.length - lost} of ${hosts.length}`, "", lost ? "bad" : ""],
       [
+        "work",
         "Open work",
         String(open.reduce((sum, [, number]) => sum + number, 0)),
         open
@@ -103,10 +104,10 @@ export class PoolView {
     ];
     reconcile(
       this.figures,
-      figures,
-      ([name]) => name,
-      ([name]) => h("div", { class: "figure" }, h("dt", {}, name), h("dd"), h("dd", { class: "note" })),
-      (figure, [, value, note, look]) => {
+      figures.filter(([part]) => !this.pool.forbidden.has(part)),
+      ([, name]) => name,
+      ([, name]) => h("div", { class: "figure" }, h("dt", {}, name), h("dd"), h("dd", { class: "note" })),
+      (figure, [, , value, note, look]) => {
         setText(figure.children[1], value);
         setAttribute(figure.children[1], "class", look);
         setText(figure.children[2], note);

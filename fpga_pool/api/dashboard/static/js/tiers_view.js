@@ -73,15 +73,13 @@ export class TiersView {
   }
 
   #showTier(tile, processor, tier, found) {
-    const name = found ? found.gang.name || shortId(found.gang.uuid) : "free";
-    const state = found ? found.process.state.toLowerCase() : "";
+    const name = found ? found.gang.name || shortId(found.gang.uuid) : "";
+    const shown = found
+      ? `process ${found.process.index} of gang ${name}, ${found.process.state.toLowerCase()}`
+      : "no gang of this project"; // those of others are not known
     setText(tile, found ? `${name} #${found.process.index}` : "");
     setAttribute(tile, "class", `tier ${tier} ${gangColours.classOf(found?.gang.uuid)}`);
-    setAttribute(
-      tile,
-      "aria-label",
-      `${processor}, ${tier}: ${found ? `process ${found.process.index} of gang ${name}, ${state}` : "free"}`,
-    );
+    setAttribute(tile, "aria-label", `${processor}, ${tier}: ${shown}`);
     tile.title = tile.getAttribute("aria-label");
     tile.disabled = !found;
     tile.onclick = found ? () => this.open("gang", found.gang.uuid) : null;
