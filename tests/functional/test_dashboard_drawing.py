@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
-from support.answers import BATCH, NOW_S, SUBTASKS, TASK, FixedPool, served_answers
+from support.answers import BATCH, NOW_S, PIPELINE, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -26,13 +26,19 @@ TIMEOUT_S = 240.0
 EDGES = """(graph) => {
     const boxAt = ({ x, y }) => [...graph.querySelectorAll(".job")].find((job) => {
         const box = job.querySelector("rect").getBBox();
-        return x >= box.x - 1 && x <= box.x + box.width + 1 && y >= box.y && y <= box.y + box.height;
+        return x >= box.x - 1 && x <= box.x + box.width + 1 && y >= box.y - 1 && y <= box.y + box.height + 1;
     }).querySelector(".strong").textContent;
     return [...graph.querySelectorAll(".edge")].map((edge) =>
         [0, edge.getTotalLength()].map((at) => boxAt(edge.getPointAtLength(at))));
 }"""
 
 
+#: Gives the texts of links that are broken into lines.
+BROKEN = """(links) => links.filter((link) => {
+    const range = document.createRange();
+    range.selectNodeContents(link);
+    return range.getClientRects().length > 1;
+}).map((link) => link.textContent)"""
 #: Writes a moment of another day as the page does.
 CLOCK = "(at) => `${new Date(at).toLocaleDateString()} ${new Date(at).toLocaleTimeString()}`"
 
@@ -55,6 +61,22 @@ class WaitingPipeline(FixedPool):
         detail = super().pipeline()
         running = replace(detail.pipeline, state=BatchState.RUNNING, jobs_completed=1)
         return replace(detail, pipeline=running, pending_reason="subtasks wait for results", expected_at=NOW_S + 60)
+
+
+class LargePipeline(FixedPool):
+    """One whose pipeline has some levels of as many subtasks each, and no place to break a name."""
+
+    def __init__(self, levels, beside):
+        super().__init__(HOSTS, RUNNING)
+        self.uuids = [[f"{PIPELINE[:-4]}{level}{place:03}" for place in range(beside)] for level in range(levels)]
+
+    def subtasks(self):
+        one = super().subtasks()[0]
+        return [
+            replace(one, uuid=uuid, name=f"level{level}of{place}", predecessors=tuple(before))
+            for level, (uuids, before) in enumerate(zip(self.uuids, [[], *self.uuids], strict=False))
+            for place, uuid in enumerate(uuids)
+        ]
 
 
 class HeldSlots(FixedPool):
@@ -217,13 +239,38 @@ def test_a_pipeline_is_a_graph_whose_subtasks_open_by_keyboard(browser, pool, sc
         boxes = {name: graph.get_by_role("button", name=f"{name}: ") for name in SUBTASKS}
         expect(graph.get_by_role("button")).to_have_count(len(boxes))
         places = {name: box.bounding_box() for name, box in boxes.items()}
-        assert places["read"]["x"] < places["left"]["x"] == places["right"]["x"] < places["join"]["x"]
+        assert places["read"]["y"] < places["left"]["y"] == places["right"]["y"] < places["join"]["y"]
         edges = [[before, name] for name, read in SUBTASKS.items() for before in read]
         assert sorted(graph.evaluate(EDGES)) == sorted(edges)
         assert serious_findings(page) == []
         boxes["right"].focus()
         page.keyboard.press("Enter")
         expect(page.locator("#detail h2")).to_have_text("job right")
+
+
+@pytest.mark.parametrize(("levels", "beside"), [(12, 1), (4, 3), (3, 8)])
+def test_a_large_pipeline_has_place_in_the_detail_and_its_names_are_not_broken(browser, levels, beside):
+    pool = LargePipeline(levels, beside)
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
+        page = watched.page
+        watched.open(f"queue/pipeline/{PIPELINE}")
+        graph = page.get_by_role("group", name="Subtasks and what they read")
+        expect(graph.get_by_role("button")).to_have_count(levels * beside)
+        assert graph.evaluate("({ parentElement: place }) => place.scrollWidth === place.clientWidth")
+        # Of 104 pixels as drawn: the texts can still be read.
+        assert graph.locator(".box").first.bounding_box()["width"] > 85
+        assert page.locator("#detail td:first-child button").evaluate_all(BROKEN) == []
+
+
+def test_names_of_a_narrow_table_are_broken_only_where_they_are_long(dashboard, pool):
+    page, long = dashboard.page, "a_name_without_any_place_to_break_it"
+    held, other = FixedPool.waiting(pool)
+    pool.waiting = lambda: (replace(held, batch=replace(held.batch, name=long)), other)
+    page.set_viewport_size({"width": 390, "height": 900})
+    dashboard.open("queue")
+    names = page.locator("th button")
+    expect(names).to_have_text(["wide", "solver", long, "next", "diamond", "lattice"])
+    assert names.evaluate_all(BROKEN) == [long]
 
 
 def test_a_pipeline_and_its_subtasks_tell_why_they_wait_and_until_when(browser):

@@ -1,11 +1,15 @@
-/** A pipeline as a graph: subtasks from left to right, each after those whose results it reads. */
+/** A pipeline as a graph: subtasks from left to right, or down if that is longer, each after those that it reads. */
 
 import { functionColours } from "./colours.js";
 import { markButton, s } from "./dom.js";
 import { jobName } from "./format.js";
 
 const BOX = { width: 104, height: 38 };
-const GAP = { x: 34, y: 14 };
+/** Between boxes: one after the other, and one beside the other. */
+const AFTER = 34;
+const BESIDE = 14;
+/** The picture is made as narrow as its place, but not narrower than this share of its size: then it scrolls. */
+const SMALLEST = 0.5;
 
 /** Return the picture; `open` gets the subtask that was chosen. */
 export function pipelineGraph(subtasks, open) {
@@ -15,26 +19,34 @@ export function pipelineGraph(subtasks, open) {
     // each comes after its predecessors
     depths.set(job.uuid, Math.max(-1, ...job.predecessors.map((uuid) => depths.get(uuid) ?? -1)) + 1);
   }
-  const columns = Map.groupBy(subtasks, (job) => depths.get(job.uuid));
+  const levels = Map.groupBy(subtasks, (job) => depths.get(job.uuid));
+  const most = Math.max(...[...levels.values()].map((level) => level.length));
+  const isDown = levels.size > most;
+  const step = isDown
+    ? { x: BOX.width + BESIDE, y: BOX.height + AFTER }
+    : { x: BOX.width + AFTER, y: BOX.height + BESIDE };
   const places = new Map();
-  for (const [depth, column] of columns) {
-    column.forEach((job, row) =>
-      places.set(job.uuid, { x: depth * (BOX.width + GAP.x) + 2, y: row * (BOX.height + GAP.y) + 2 }),
-    );
+  for (const [depth, level] of levels) {
+    level.forEach((job, number) => {
+      const place = number + (most - level.length) / 2;
+      const [right, down] = isDown ? [place, depth] : [depth, place];
+      places.set(job.uuid, { x: right * step.x + 2, y: down * step.y + 2 });
+    });
   }
-  const most = Math.max(...[...columns.values()].map((column) => column.length));
+  const ends = [...places.values()];
+  const width = Math.max(...ends.map(({ x }) => x)) + BOX.width + 2;
+  const height = Math.max(...ends.map(({ y }) => y)) + BOX.height + 2;
   const svg = s("svg", {
     class: "graph",
     role: "group",
     "aria-label": "Subtasks and what they read",
-    width: columns.size * (BOX.width + GAP.x) - GAP.x + 4,
-    height: most * (BOX.height + GAP.y) - GAP.y + 4,
+    viewBox: `0 0 ${width} ${height}`,
+    width,
   });
-  for (const job of subtasks) {
-    for (const uuid of job.predecessors) if (byUuid.has(uuid)) svg.append(edge(places.get(uuid), places.get(job.uuid)));
-  }
+  svg.style.minWidth = `${SMALLEST * width}px`;
   for (const job of subtasks) {
     const before = job.predecessors.map((uuid) => byUuid.get(uuid)).filter(Boolean);
+    svg.prepend(...before.map(({ uuid }) => edge(places.get(uuid), places.get(job.uuid), isDown)));
     svg.append(box(job, before, places.get(job.uuid), open));
   }
   const scroll = document.createElement("div");
@@ -43,7 +55,12 @@ export function pipelineGraph(subtasks, open) {
   return scroll;
 }
 
-function edge(from, to) {
+function edge(from, to, isDown) {
+  if (isDown) {
+    const [x1, y1, x2, y2] = [from.x + BOX.width / 2, from.y + BOX.height, to.x + BOX.width / 2, to.y];
+    const bend = (y2 - y1) / 2;
+    return s("path", { class: "edge", d: `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}` });
+  }
   const [x1, y1, x2, y2] = [from.x + BOX.width, from.y + BOX.height / 2, to.x, to.y + BOX.height / 2];
   const bend = (x2 - x1) / 2;
   return s("path", { class: "edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
