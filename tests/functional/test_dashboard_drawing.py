@@ -273,22 +273,26 @@ def test_names_of_a_narrow_table_are_broken_only_where_they_are_long(dashboard, 
     assert names.evaluate_all(BROKEN) == [long]
 
 
-def test_a_pipeline_and_its_subtasks_tell_why_they_wait_and_until_when(browser):
+@pytest.mark.parametrize(
+    ("elapsed_s", "said", "field_said"), [(4.0, "expected {}", "{}"), (63.0, "late since {}", "{}, late")]
+)
+def test_a_pipeline_and_its_subtasks_tell_why_they_wait_and_until_when(browser, elapsed_s, said, field_said):
     pool = WaitingPipeline(HOSTS, RUNNING)
+    pool.elapsed_s = elapsed_s
     with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as watched:
         page = watched.page
         watched.open("queue")
         clock = page.evaluate(CLOCK, 1000 * (NOW_S + 60))
         row = page.get_by_role("row").filter(has_text="diamond")
-        expect(row.locator(".reason")).to_have_text(f"subtasks wait for results; expected {clock}")
+        expect(row.locator(".reason")).to_have_text(f"subtasks wait for results; {said.format(clock)}")
         row.get_by_role("button").click()
         detail = page.get_by_role("complementary", name="Detail")
-        for label, text in (("pending reason", "subtasks wait for results"), ("expected", clock)):
+        for label, text in (("pending reason", "subtasks wait for results"), ("expected", field_said.format(clock))):
             field = detail.locator("dt").filter(has_text=re.compile(f"^{label}$"))
             expect(field.locator("xpath=following-sibling::dd[1]")).to_have_text(text)
         assert detail.evaluate("(panel) => panel.scrollWidth === panel.clientWidth")
         reasons = detail.get_by_role("table").locator(".note")
-        expect(reasons).to_have_text(["", f"expected {clock}", "waits for read", "waits for left, right"])
+        expect(reasons).to_have_text(["", said.format(clock), "waits for read", "waits for left, right"])
 
 
 def test_a_task_leads_to_its_slots_and_shares(dashboard, pool):
@@ -315,6 +319,9 @@ def test_the_schedule_of_a_task_shows_its_shares_on_their_slots(dashboard, pool)
         expect(job).to_have_accessible_name(f"job {index}: fft on {share.slot}, running, planned 1.00 s to 6.00 s")
         expect(job.locator(".plan, .actual")).to_have_count(2)
     expect(page.get_by_role("combobox")).to_have_value(TASK)
+    expect(page.get_by_text(re.compile("^task · running · 0 of 2 shares completed"))).to_be_visible()
+    for text in ("wide · running · 40 jobs", "diamond · completed · 4 subtasks", "lattice · running · 2 shares"):
+        expect(page.get_by_role("option", name=text, exact=True)).to_have_count(1)
     page.get_by_role("combobox").select_option(BATCH)
     expect(page.locator(".gantt .job")).to_have_count(len(pool.jobs))
 

@@ -4,7 +4,7 @@ import { ask } from "./dialog.js";
 import { get, patch, remove, withQuery } from "./api.js";
 import { h, reconcile, setText, tableHead, takeChildren } from "./dom.js";
 import { fieldList } from "./fields.js";
-import { duration, jobName, moment, rate, shortId, waiting } from "./format.js";
+import { duration, isOverdue, jobName, moment, partOf, rate, shortId, waiting } from "./format.js";
 import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
 import { isEnded, KINDS } from "./pool.js";
@@ -136,6 +136,7 @@ export class DetailView {
   }
 
   #partsOf(kind, found) {
+    const now = this.pool.now();
     const link = (to, id, text) =>
       h(
         "button",
@@ -159,6 +160,7 @@ export class DetailView {
       },
       host: (name) => link("host", name, name),
       batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
+      expected_at: (at) => (isOverdue(at, now) ? `${moment(at)}, late` : moment(at)),
       requester: (name) => (name.startsWith("server:") ? name : link("host", name, name)),
     };
     const jobs =
@@ -170,13 +172,15 @@ export class DetailView {
       found.is_own === false ? jobName(job) : link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
       job.function,
       job.slot ? slotLink(job.slot) : "–",
-      [badge(job.state), h("p", { class: "note" }, waiting(job.reason, job.expected_at))],
+      [badge(job.state), h("p", { class: "note" }, waiting(job.reason, job.expected_at, now))],
     ];
     const slots =
       kind === "host"
         ? this.pool.slots.filter((slot) => slot.host === found.name).map((slot) => slot.name)
         : (found.slot_list ?? []);
     const stateOf = (name) => this.pool.slotNamed(name);
+    const part = partOf(kind);
+    const partTitle = part[0].toUpperCase() + part.slice(1);
     return [
       kind === "pipeline"
         ? section(
@@ -199,8 +203,8 @@ export class DetailView {
         : null,
       jobs.length
         ? table(
-            jobs.length > LISTED ? `First ${LISTED} of ${jobs.length} jobs` : "Jobs",
-            ["Job", "Function", "Place", "State"],
+            jobs.length > LISTED ? `First ${LISTED} of ${jobs.length} ${part}s` : `${partTitle}s`,
+            [partTitle, "Function", "Place", "State"],
             jobs.slice(0, LISTED).map(ofJob),
           )
         : null,

@@ -39,14 +39,24 @@ export function moment(iso) {
   return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
 }
 
-/** Return why something waits, and when it is expected to start. */
-export const waiting = (reason, expectedAt) =>
-  [reason, expectedAt && `expected ${moment(expectedAt)}`].filter(Boolean).join("; ");
+/** By so much a start may seem late because the page has not heard of it yet. */
+const HEARD_S = 2;
+/** Return whether something has not begun though the pool expected it to. */
+export const isOverdue = (expectedAt, now) => seconds(expectedAt) + HEARD_S < now;
+
+/** Return why something waits, and when it is or was expected to start; `now` is that of the pool. */
+export function waiting(reason, expectedAt, now) {
+  const expected = expectedAt && `${isOverdue(expectedAt, now) ? "late since" : "expected"} ${moment(expectedAt)}`;
+  return [reason, expected].filter(Boolean).join("; ");
+}
 
 /** Return the word for a count: "1 job", "2 jobs". */
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString()} ${number === 1 ? noun : plural}`;
 
+const PARTS = { pipeline: "subtask", task: "share" };
+/** Return what the jobs of a batch, pipeline or task are called, by its kind, or by the policy of its batch. */
+export const partOf = (kind) => PARTS[kind] ?? "job";
 /** Return how a job, or a subtask of a pipeline, is called. */
 export const jobName = (job) => job.name || `job ${job.index}`;
 export const shortId = (uuid) => uuid.slice(0, 8);

@@ -1,7 +1,7 @@
 /** The queue: all work of the project, newest first, with its state, reasons, progress, and makespan against bound. */
 
 import { h, reconcile, scrollingTable, setText } from "./dom.js";
-import { count, duration, moment, seconds, shortId, waiting } from "./format.js";
+import { count, duration, moment, partOf, seconds, shortId, waiting } from "./format.js";
 import { isEnded, isEndedJob, KINDS } from "./pool.js";
 import { makeBadge, makeBar, makeBullet, showBadge, showBar, showBullet } from "./progress.js";
 
@@ -87,7 +87,7 @@ export class QueueView {
     if (kind === "batch" || kind === "pipeline") {
       const ended = work.jobs_completed + work.jobs_failed + work.jobs_cancelled;
       const running = this.pool.jobsOf(work.uuid).filter((job) => job.state === "RUNNING").length;
-      const words = [`${ended} of ${count(work.jobs, "job")}`];
+      const words = [`${ended} of ${count(work.jobs, partOf(kind))}`];
       if (running) words.push(`${running} running`);
       if (work.jobs_failed) words.push(`${work.jobs_failed} failed`);
       return { share: ended / work.jobs, text: words.join(", ") };
@@ -108,7 +108,8 @@ export class QueueView {
   #reason(kind, work) {
     if (work.cancel_requested && !isEnded(work)) return "cancel requested";
     const detail = this.pool.details.get(work.uuid);
-    return waiting(detail?.pending_reason || work.reason || this.#reasonOfJobs(work), detail?.expected_at);
+    const reason = detail?.pending_reason || work.reason || this.#reasonOfJobs(work);
+    return waiting(reason, detail?.expected_at, this.pool.now());
   }
 
   #reasonOfJobs(work) {

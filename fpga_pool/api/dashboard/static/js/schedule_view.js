@@ -3,7 +3,7 @@
 import { Axis } from "./axis.js";
 import { functionColours } from "./colours.js";
 import { h, markButton, reconcile, s, setAttribute, setText } from "./dom.js";
-import { byName, count, duration, jobName, seconds, shortId } from "./format.js";
+import { byName, count, duration, jobName, partOf, seconds, shortId } from "./format.js";
 import { isEnded, isEndedJob } from "./pool.js";
 import { makespanOf } from "./queue_view.js";
 import { Roving } from "./roving.js";
@@ -47,7 +47,7 @@ export class ScheduleView {
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#pressed = false));
     this.legend = h("div", { class: "legend" });
     this.pager = this.#makePager();
-    this.empty = h("p", { class: "empty" }, "No batch has been planned yet.");
+    this.empty = h("p", { class: "empty" }, "No work has been planned yet.");
     this.element = h(
       "section",
       { class: "panel view", "aria-labelledby": "schedule-title" },
@@ -55,7 +55,7 @@ export class ScheduleView {
         "div",
         { class: "head" },
         h("h2", { id: "schedule-title" }, "Schedule"),
-        h("label", {}, "Batch ", this.select),
+        h("label", {}, "Show ", this.select),
         this.#zoomButtons(),
       ),
       this.title,
@@ -87,7 +87,7 @@ export class ScheduleView {
       (one) => one.uuid,
       (one) => h("option", { value: one.uuid }),
       (option, one) =>
-        setText(option, `${one.name || shortId(one.uuid)} · ${one.state.toLowerCase()} · ${count(one.jobs, "job")}`),
+        setText(option, [one.name || shortId(one.uuid), one.state.toLowerCase(), partsOf(one)].join(" · ")),
     );
     if (batch) this.select.value = batch.uuid;
     const jobs = batch ? this.pool.jobsOf(batch.uuid).filter((job) => job.dispatched_at) : [];
@@ -360,12 +360,14 @@ function inTime(jobs) {
   return jobs.toSorted((a, b) => begin(a) - begin(b));
 }
 
+const partsOf = (batch) => count(batch.jobs, partOf(batch.policy));
+
 function describe(batch, pool) {
   const times = makespanOf(batch, pool.now());
   const words = [
-    `policy ${batch.policy}`,
+    partOf(batch.policy) === "job" ? `policy ${batch.policy}` : batch.policy,
     batch.state.toLowerCase(),
-    `${batch.jobs_completed} of ${count(batch.jobs, "job")} completed`,
+    `${batch.jobs_completed} of ${partsOf(batch)} completed`,
   ];
   if (batch.planned_makespan_s !== null) {
     words.push(

@@ -68,7 +68,7 @@ export class TiersView {
       gangs,
       (gang) => gang.uuid,
       (gang) => this.#makeRow(gang),
-      updateRow,
+      (row, gang) => updateRow(row, gang, this.pool.now()),
     );
   }
 
@@ -105,12 +105,12 @@ export class TiersView {
   }
 }
 
-function updateRow(row, gang) {
+function updateRow(row, gang, now) {
   showBadge(row.children[1].firstChild, gang.state);
   setText(row.children[3], `${duration(gang.done_s ?? 0)} of ${duration(gang.runtime_s)}`);
   setText(row.children[4], String(gang.swaps));
   setText(row.children[5], String(gang.migrations));
-  setText(row.children[6], waiting(gang.pending_reason || gang.reason, gang.expected_at));
+  setText(row.children[6], waiting(gang.pending_reason || gang.reason, gang.expected_at, now));
 }
 
 const makeHost = (name, open) =>
