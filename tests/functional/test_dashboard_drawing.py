@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
-from support.answers import BATCH, NOW_S, PIPELINE, SUBTASKS, TASK, FixedPool, served_answers
+from support.answers import BATCH, NOW_S, PIPELINE, STAGED_S, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -405,7 +405,11 @@ def test_marks_of_pictures_tell_in_words_what_they_show(dashboard, pool):
     for line in ("lower bound: 11.0 s", "planned end: 12.0 s"):
         expect(page.get_by_role("img", name=line)).to_be_visible()
     job = page.locator(".gantt").get_by_role("button", name=f"{late.name}: ")
-    expect(job).to_have_accessible_name(re.compile(f"on {late.slot}, completed, .*, later than planned$"))
+    # Jobs begin 1.2 s after time 0, and their inputs are complete before that.
+    told = f", input complete at {1.2 - STAGED_S:.2f} s, computed 7.00 s, later than planned"
+    expect(job).to_have_accessible_name(re.compile(f"on {late.slot}, completed, .*{re.escape(told)}$"))
+    expect(job.locator(".arrival")).to_have_count(1)
+    expect(page.get_by_text("input complete", exact=True)).to_be_visible()
     row = page.locator(".gantt").get_by_role("group", name=late.slot)
     expect(row.get_by_role("button", name=f"{late.name}: ")).to_have_count(1)
     dashboard.go("Egress")

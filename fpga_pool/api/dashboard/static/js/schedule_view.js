@@ -12,9 +12,12 @@ const LEFT = 150;
 /** Above the rows: the labels of the axis, then those of the lines, each at a height of its own. */
 const LABELS = { axis: 11, now: 16, bound: 28, planned: 40 };
 const TOP = 56;
-/** In a row, the place and height of planned transfers, planned computation, and actual loads and computation. */
+/**
+ * In a row, the place and height of planned transfers, the actual end of these, planned computation, actual loads and
+ * actual computation.
+ */
 const ROW = 37;
-const LANES = { transfer: [4, 4], plan: [9, 9], actual: [19, 15] };
+const LANES = { transfer: [4, 4], arrival: [1, 8], plan: [9, 9], actual: [19, 15] };
 /** More slots are shown a page at a time. */
 const ROWS = 40;
 const MARKS = "[role=button]";
@@ -172,6 +175,7 @@ export class ScheduleView {
     const now = this.pool.now() - zero;
     const planned = makespanOf(batch, this.pool.now());
     const ends = jobs.flatMap((job) => [
+      seconds(job.staged_at) - zero,
       seconds(job.finished_at) - zero,
       seconds(job.dispatched_at) - zero + (job.end_s ?? 0),
     ]);
@@ -252,6 +256,10 @@ export class ScheduleView {
     for (const piece of job.transfer ?? []) {
       group.append(bar(axis, y, LANES.transfer, late + piece.begin_s, late + piece.end_s, { class: "transfer" }));
     }
+    const arrival = seconds(job.staged_at) - zero;
+    if (arrival >= axis.begin) {
+      group.append(bar(axis, y, LANES.arrival, arrival, arrival, { class: "arrival", width: 2 }));
+    }
     if (job.start_s !== null && job.end_s !== null) {
       group.append(bar(axis, y, LANES.plan, late + job.start_s, late + job.end_s, { class: "plan" }));
     }
@@ -281,6 +289,7 @@ export class ScheduleView {
     const functions = [...new Set(jobs.map((job) => job.function))].sort();
     const lanes = [
       ["transfer", "input, as planned"],
+      ["arrival", "input complete"],
       ["plan", "planned computation"],
       ["actual", "actual computation"],
       ["load", "load of a function"],
@@ -343,10 +352,12 @@ function functionOf(load, next, jobs) {
 
 function describeJob(job) {
   const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;
+  const arrival = seconds(job.staged_at) - seconds(job.dispatched_at);
+  const staged = job.staged_at ? `, input complete at ${duration(arrival)}` : "";
   const took = job.compute_s ? `, computed ${duration(job.compute_s)}` : "";
   const place = job.slot || "no slot";
   const late = isLate(job) ? ", later than planned" : "";
-  return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${took}${late}`;
+  return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${staged}${took}${late}`;
 }
 
 /** Return whether a job has ended clearly later than planned. */
