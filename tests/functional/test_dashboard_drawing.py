@@ -532,6 +532,7 @@ def test_views_are_drawn_as_they_were(tmp_path):
     assert found.keys() == stored.keys()
     assert [view for view, (_, count) in VIEWS.items() if len(stored[f"{view} {WIDTHS[0]}"]["places"]) < count] == []
     assert [name for name in stored if not alike(found[name], stored[name])] == []
+    assert [name for name, view in stored.items() if view.get("isTooWide")] == []
     assert len(list(pictures.glob("*.png"))) == len(VIEWS) * len(SCHEMES) * len(WIDTHS)
 
 

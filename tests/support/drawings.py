@@ -28,7 +28,7 @@ VIEWS = {
     "tiers": (".tier.foreground:not(.hue-none)", 2),
     "usage": (".part", 9),
 }
-SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 700), 900
+SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 700, 390), 900
 LOOK_MS = 100
 
 _READ = """() => {
