@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent.objects import HeldJob, Phase
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, NotFound
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.messages.agents import InputSource
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.rpc.transport import MessagingError
@@ -115,6 +115,10 @@ class Gatherer:
         if ticket is None:
             self._take(source, place)
             return
+        if self._peer_tls is not None and not ticket.tls:
+            raise InvalidInput(
+                f"host {source.host}: its data port offers no TLS, expected TLS since a context was given"
+            )
         tls = (self._peer_tls or ssl.create_default_context()) if ticket.tls else None
         with connect((ticket.address, ticket.port), CONNECT_S, ssl_context=tls, cancel=self._ending) as connection:
             result = connection.fetch(ticket.token, place, RESULT_S)

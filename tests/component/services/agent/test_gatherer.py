@@ -1,6 +1,7 @@
 """Inputs made of results: of the agent's own jobs, and of another agent's over its data port."""
 
 import hashlib
+import ssl
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.messages.agents import InputSource
 from fpga_pool.model.messages.requests import SourceTicket
+from fpga_pool.model.values import changed
 from fpga_pool.services.agent import gatherer as gatherer_module
 from fpga_pool.services.agent.gatherer import Gatherer
 from fpga_pool.services.agent.journal import Journal
@@ -41,8 +43,8 @@ def gather(jobs, monkeypatch):
     monkeypatch.setattr(gatherer_module, "FIRST_PAUSE_S", 0.01)
     started = []
 
-    def start(tickets=None):
-        started.append(Gatherer("h0", jobs, tickets))
+    def start(tickets=None, peer_tls=None):
+        started.append(Gatherer("h0", jobs, tickets, peer_tls))
         jobs.gather = started[-1].gather
 
     yield start
@@ -109,6 +111,15 @@ def test_a_result_of_another_host_is_copied_and_stays_there(jobs, commands, gath
     jobs.order(reader(commands, source))
     assert staged(jobs) == LARGE
     assert held.get("a").phase is Phase.HELD
+
+
+def test_tls_settings_that_are_given_mean_tls_or_an_error(jobs, commands, gather, other, new_commands, caplog):
+    held, ticket = other
+    source = changed(hold(held, new_commands(), "a", LARGE), host="h1")
+    gather(partial(ticket, source), ssl.create_default_context())
+    jobs.order(reader(commands, source))
+    wait_until(lambda: "host h1: its data port offers no TLS" in caplog.text, "the refusal")
+    assert not jobs.files.input_path("reader").exists()
 
 
 @pytest.fixture
