@@ -36,6 +36,9 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: be able to catch up, or its links stand still for good.
 _BURST_S = 0.25
 
+#: What earlier streams left is hashed in such steps, and in so many of the worker threads at a time.
+_HASH_STEP_BYTES, _HASHING = 4 * 2**20, 2
+
 
 class TokenBucket:
     """Meter of one rate, shared by any number of streams; used by one thread."""
@@ -98,6 +101,8 @@ class Port:
     held: Held
     #: Connections that have not shown their first frame, and are no sessions yet.
     doors: "set[Door]" = field(default_factory=set)
+    #: Held by streams that hash what an earlier one left; the others need worker threads for each piece.
+    hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_HASHING))
     #: Jobs whose input is arriving now.
     receiving: set[str] = field(default_factory=set)
     #: Refusals that the log shows.
@@ -121,7 +126,6 @@ class Port:
             LOG.info("%s: refused, %s: %s%s", what, refused.reason, refused, more)
 
 
-_HASH_STEP_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
 
 
@@ -148,7 +152,8 @@ class Spool:
         self._input_bytes = input_bytes
         self._file: BinaryIO | None = None
         self._digest = hashlib.sha256()
-        self._found_bytes = 0
+        #: How much an earlier stream left.
+        self.found_bytes = 0
         #: How much is written and in the digest.
         self.size_bytes = 0
 
@@ -160,14 +165,14 @@ class Spool:
                 self._path.replace(self._part)
             descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._file = os.fdopen(descriptor, "r+b", buffering=0)
-            self._found_bytes = os.fstat(descriptor).st_size
-            if self._found_bytes > self._input_bytes:
+            self.found_bytes = os.fstat(descriptor).st_size
+            if self.found_bytes > self._input_bytes:
                 self._file.truncate(0)
-                self._found_bytes = 0
+                self.found_bytes = 0
 
-    def hash_found(self) -> bool:
-        """Take some more of what was found into the digest; True when all of it is."""
-        step_end = min(self._found_bytes, self.size_bytes + _HASH_STEP_BYTES)
+    def hash_found(self) -> None:
+        """Take some more of what was found into the digest."""
+        step_end = min(self.found_bytes, self.size_bytes + _HASH_STEP_BYTES)
         with _storage_errors():
             while self.size_bytes < step_end:
                 block = self._opened.read(min(_BLOCK_BYTES, step_end - self.size_bytes))
@@ -175,7 +180,6 @@ class Spool:
                     raise OSError(errno.EIO, "the partial input was truncated while it was read")
                 self._digest.update(block)
                 self.size_bytes += len(block)
-        return self.size_bytes == self._found_bytes
 
     def write(self, piece: memoryview) -> None:
         """Append a piece of the input."""

@@ -145,7 +145,9 @@ class Session:
 
     async def _hash_found(self, spool: Spool) -> None:
         said_s = self._now_s()
-        while not await self._work(spool.hash_found):
+        while spool.size_bytes < spool.found_bytes:
+            async with self._port.hashing:
+                await self._work(spool.hash_found)
             if self._now_s() - said_s >= self._port.limits.keepalive_s:
                 await self._stream.send(frames.KeepAlive())
                 said_s = self._now_s()

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.transfer import frames
+from fpga_pool.transfer.port import Spool
 from fpga_pool.transfer.server import DataServer
 
 
@@ -64,6 +65,40 @@ def test_many_streams_at_once(bench, in_thread):
     assert all(bench.agent.path(job).read_bytes() == data for job, data in inputs.items())
     assert bench.count("staged") == 20
     bench.assert_nothing_held()
+
+
+def test_streams_that_hash_what_earlier_ones_left_leave_worker_threads_to_others(
+    bench, in_thread, monkeypatch, eventually
+):
+    hashing, go_on = [], threading.Event()
+    hash_found = Spool.hash_found
+
+    def slowly(spool):
+        hashing.append(spool)
+        assert go_on.wait(20)
+        hash_found(spool)
+
+    monkeypatch.setattr(Spool, "hash_found", slowly)
+    jobs = [f"job-{number}" for number in range(10)]  # there are 8 worker threads
+    for job in jobs:
+        bench.agent.part(job).write_bytes(b"da")
+    outcomes = [in_thread(bench.send, io.BytesIO(b"data"), 4, token=bench.token(4, job=job)) for job in jobs]
+    eventually(lambda: len(bench.server._port.receiving) == 10 and len(hashing) >= 2)
+    bench.send(io.BytesIO(b"data"), 4, token=bench.token(4, job="another"))
+    assert len(hashing) == 2
+    go_on.set()
+    assert [outcome.result(30).resumed_at_bytes for outcome in outcomes] == [2] * 10
+
+
+def test_what_an_earlier_stream_left_is_hashed_four_mebibytes_at_a_time(tmp_path):
+    (tmp_path / "input.part").write_bytes(bytes(9 * 2**20))
+    spool, hashed_mib = Spool(tmp_path / "input", 10 * 2**20), []
+    spool.open()
+    with contextlib.closing(spool):
+        while spool.size_bytes < spool.found_bytes:
+            spool.hash_found()
+            hashed_mib.append(spool.size_bytes / 2**20)
+    assert hashed_mib == [4, 8, 9]
 
 
 VALID = [
