@@ -2,6 +2,8 @@
 
 A connection is a stranger's until it has shown a good token.  Where strangers are too many it is not the newcomer who
 is turned away, but the oldest of the address with the most: a client with a token needs its place for a moment only.
+Where clients are too many, the lane makes place that has had no open order for longest; its client opens another one
+when it has orders again.
 Strangers that were refused are held for a while: a program that comes again when its connection ends comes rarely then.
 """
 
@@ -62,6 +64,8 @@ class Connections:
         self._of_job: Counter[str] = Counter()
         #: Of clients that have shown a good token.
         self._of_address: Counter[str] = Counter()
+        #: Lanes without open orders, those that have had none for longest first.
+        self._idle: dict[Connection, None] = {}
 
     def enter(self, address: str, drop: Callable[[], object]) -> tuple[Connection, bool]:
         """Count a new connection; return it, and whether another one was dropped for it."""
@@ -79,23 +83,42 @@ class Connections:
         """Note that a connection has shown a good token; TransferRefused if there are enough of its kind."""
         if connection.project_id:
             return
-        places, mine = self._places, self._of_project[project_id]
-        if mine >= places.per_project or sum(self._of_project.values()) >= places.clients:
-            raise TransferRefused("busy", f"too many connections ({mine} of this project); try again later")
+        places, mine, address = self._places, self._of_project[project_id], connection.address
         if job and self._of_job[job] >= places.per_job:
             raise TransferRefused("busy", f"{places.per_job} connections are open for job {job}")
-        if self._of_address[connection.address] >= places.clients_per_address:
-            raise TransferRefused("busy", f"{places.clients_per_address} connections are open from this address")
+        self._make_place(
+            mine >= places.per_project, lambda lane: lane.project_id == project_id, f"{mine} of this project"
+        )
+        of_address = self._of_address[address]
+        self._make_place(
+            of_address >= places.clients_per_address,
+            lambda lane: lane.address == address,
+            f"{of_address} of this address",
+        )
+        clients = sum(self._of_project.values())
+        self._make_place(clients >= places.clients, lambda _: True, f"{clients} of all projects")
         self._forget_stranger(connection)
         connection.project_id, connection.job = project_id, job
         self._of_project[project_id] += 1
-        self._of_address[connection.address] += 1
+        self._of_address[address] += 1
         if job:
             self._of_job[job] += 1
+        else:
+            self.rest(connection)
+
+    def rest(self, lane: Connection) -> None:
+        """Note that a lane has no open order any more."""
+        if lane.project_id:  # it has not left
+            self._idle[lane] = None
+
+    def work(self, lane: Connection) -> None:
+        """Note that a lane has an open order."""
+        self._idle.pop(lane, None)
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection has ended."""
         self._forget_stranger(connection)
+        self._idle.pop(connection, None)
         address = connection.address if connection.project_id else ""
         counted = (self._of_project, connection.project_id), (self._of_job, connection.job), (self._of_address, address)
         for counts, key in counted:
@@ -103,6 +126,17 @@ class Connections:
                 counts[key] -= 1
             else:
                 counts.pop(key, None)
+        connection.project_id = connection.job = ""
+
+    def _make_place(self, is_full: bool, is_of_these: Callable[[Connection], bool], found: str) -> None:
+        """Drop the lane of these that has been idle for longest, if they are too many; TransferRefused without one."""
+        if not is_full:
+            return
+        lane = next(filter(is_of_these, self._idle), None)
+        if lane is None:
+            raise TransferRefused("busy", f"too many connections ({found}); try again later")
+        self.leave(lane)
+        lane.drop()
 
     def _drop_oldest(self, address: str) -> None:
         oldest = next(iter(self._strangers[address]))

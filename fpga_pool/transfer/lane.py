@@ -282,6 +282,7 @@ class Lane:
         if isinstance(order, frames.Order):
             self._port.counters["staged"] += 1
         self._open[order.number] = outcome
+        self._port.connections.work(self._connection)
         outcome.end.add_done_callback(lambda _: self._note_end(order.number))
 
     def _stage(self, orders: Sequence[_Arrived]) -> list[_Taken | TransferRefused]:
@@ -337,6 +338,8 @@ class Lane:
 
     def _notify_end(self, number: int) -> bytes:
         taken = self._open.pop(number)
+        if not self._open:
+            self._port.connections.rest(self._connection)
         if taken.end.cancelled():
             return frames.encode(frames.Refuse("internal_error", "this job is no longer expected to complete", number))
         match taken.end.result():

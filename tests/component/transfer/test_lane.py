@@ -9,6 +9,7 @@ import pytest
 
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.transfer import client, frames, server
+from fpga_pool.transfer.connections import Places
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.stream import TransferBroken
 
@@ -168,6 +169,53 @@ def test_a_lane_with_a_good_token_outlasts_the_time_of_the_first(make_bench, eve
         time.sleep(2.5)
         lane.end(1, result(b"x"))
         assert lane.hear() == [(frames.Result(1, digest(b"x"), 1), b"x")]
+
+
+def test_where_lanes_are_too_many_the_one_without_open_orders_makes_place(make_bench, eventually):
+    bench = make_bench(limits={"places": Places(clients=2)})
+    busy, idle = Lane(bench), Lane(bench)
+    with busy.connection, idle.connection:
+        busy.order(1)
+        eventually(lambda: busy.connection.pump(0.01) == [] and "job-1" in idle.ends)
+        idle.order(2)
+        idle.end(2, result(b"x"))
+        idle.hear()
+        new = Lane(bench)
+        with new.connection:
+            new.order(3)
+            new.end(3, result(b"y"))
+            assert new.hear() == [(frames.Result(1, digest(b"y"), 3), b"y")]
+            with pytest.raises(TransferBroken):
+                idle.hear()
+            new.order(4)
+            eventually(lambda: new.connection.pump(0.01) == [] and "job-4" in new.ends)
+            idle.ends["job-1"].set_result(result(b"z"))
+            assert busy.hear() == [(frames.Result(1, digest(b"z"), 1), b"z")]
+
+
+def test_where_all_lanes_have_open_orders_another_one_is_refused(make_bench, eventually):
+    bench = make_bench(limits={"places": Places(clients=1)})
+    lane, other = Lane(bench), Lane(bench)
+    with lane.connection, other.connection:
+        lane.order(1)
+        eventually(lambda: lane.connection.pump(0.01) == [] and "job-1" in other.ends)
+        other.order(2)
+        with pytest.raises(TransferRefused, match="1 of all projects"):
+            other.hear()
+
+
+def test_a_lane_with_a_used_token_and_an_input_that_does_not_come_holds_no_place(make_bench, eventually):
+    bench = make_bench(limits={"places": Places(clients=1)})
+    bench.agent.use([("used", 0.0)])
+    raw = bench.raw()
+    raw.say(frames.Order(1, bench.token(len(DATA), token_id="used"), len(DATA), digest(DATA)))
+    eventually(lambda: bench.server._port.connections._of_project["p"])
+    lane = Lane(bench)
+    with lane.connection:
+        lane.order(2)
+        lane.end(2, result(b"x"))
+        assert lane.hear() == [(frames.Result(1, digest(b"x"), 2), b"x")]
+    assert raw.is_closed_by_server()
 
 
 def test_orders_that_are_refused_take_nothing_of_the_shared_rate(make_bench):
