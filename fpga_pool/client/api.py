@@ -100,7 +100,7 @@ class PoolApi:
     ) -> Batch:
         """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid.
 
-        A pool that does not answer is asked again for `patience_s`; then ServiceUnavailable is raised.
+        A pool that does not answer, or has no room, is asked again for `patience_s`; then ServiceUnavailable is raised.
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}

@@ -139,16 +139,16 @@ class OtherRun(FpgaPoolError):
     code = "fpga_pool.other_run"
 
 
-class StorageFull(FpgaPoolError):
-    """The database cannot take more; nothing of the request was stored."""
-
-    code = "fpga_pool.storage_full"
-
-
 class ServiceUnavailable(FpgaPoolError):
     """A part of the pool does not answer; try again later."""
 
     code = "fpga_pool.unavailable"
+
+
+class StorageFull(ServiceUnavailable):
+    """The database cannot take more at present; nothing of the request was stored."""
+
+    code = "fpga_pool.storage_full"
 
 
 class TooManyRequests(ServiceUnavailable):

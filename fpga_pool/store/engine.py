@@ -50,7 +50,7 @@ _AWAY = frozenset({1040, 1053, 1203, 1927, "53300", "57P01", "57P02", "57P03", "
 #: "Not you": access to the database or server denied, no such database.
 _REFUSED = frozenset({1044, 1045, 1049, 1698, "28000", "28P01", "3D000"})
 #: What libpq says, without a code, of a server that answers but takes no connection at present.
-_PG_NOT_NOW = re.compile("starting up|shutting down|too many|recovery|not yet accepting")
+_PG_NOT_NOW = re.compile("could not|starting up|shutting down|too many|recovery|not yet accepting")
 
 
 @contextmanager

@@ -190,6 +190,13 @@ def test_a_batch_is_requested_for_as_long_as_its_caller_is_patient(no_pauses):
     assert 120.0 <= sum(no_pauses) < 124.0
 
 
+def test_what_a_full_database_refuses_is_requested_again(client, pool, no_pauses):
+    pool.breaks["create_batch"] = [exceptions.StorageFull("the database is full"), exceptions.StorageFull("still")]
+    batch = client.create_batch([job()])
+    assert pool.batch_uuids() == [batch.uuid]
+    assert no_pauses == [0.5, 1.0]
+
+
 def test_endpoint_that_does_not_answer_in_time():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"

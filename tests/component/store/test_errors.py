@@ -3,6 +3,7 @@
 import contextlib
 import socket
 
+import psycopg
 import pytest
 import sqlalchemy
 from oslo_db import exception as db
@@ -58,6 +59,20 @@ def test_a_server_that_takes_connections_and_says_nothing_is_away(driver):
         url = f"{driver}://user:word@127.0.0.1:{silent.getsockname()[1]}/pool?{limit}"
         with pytest.raises(exceptions.ServiceUnavailable, match="does not respond; try again later"):
             Store(url, max_retries=0)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("the database system is starting up", "does not respond; try again later"),
+        ("could not write init file", "does not respond; try again later"),  # its disk is full
+        ("password authentication failed for user", "refuses the login"),
+    ],
+)
+def test_a_login_is_refused_only_where_it_would_be_refused_again(said, expected):
+    error = OperationalError("", {}, psycopg.OperationalError(f"connection failed: FATAL:  {said}"))
+    with pytest.raises(exceptions.ServiceUnavailable, match=expected), translated():
+        raise error
 
 
 def test_mistakes_of_ours_stay_what_they_are():

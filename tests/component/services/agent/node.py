@@ -128,7 +128,7 @@ class Slots:
     def __init__(self, bench):
         self._bench = bench
         self.held = {}
-        self.away = False
+        self.refusal = None
         self.calls = []
         self._lock = threading.Lock()
 
@@ -160,8 +160,8 @@ class Slots:
                 self._command(self.held.pop(instance, []), FreeSlot(instance=instance, lease_epoch=1))
 
     def _note(self, what, instance):
-        if self.away:
-            raise ServiceUnavailable("away")
+        if self.refusal is not None:
+            raise self.refusal
         self.calls.append((what, instance))
 
     def _command(self, slots, action):

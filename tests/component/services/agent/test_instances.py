@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
-from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
+from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable, StorageFull
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 
 from .node import SLOTS, xml
@@ -124,17 +124,18 @@ def test_a_machine_that_runs_without_slots_gets_them(host, until):
 def test_slots_are_given_back_when_the_scheduler_is_there_again(host, until):
     host.boot(xml())
     until(lambda: host.machines.ports("vm") == [0])
-    host.slots.away = True
+    host.slots.refusal = ServiceUnavailable("away")
     host.machines.end("vm")
     with pytest.raises(ServiceUnavailable):
         host.instances.asked("prepare", xml("other"))
-    host.slots.away = False
+    host.slots.refusal = None
     until(lambda: host.held() == [] and host.slots.held == {})
 
 
-def test_a_start_waits_for_a_scheduler_that_does_not_answer_for_a_moment(host):
-    host.slots.away = True
-    back = threading.Timer(0.3, lambda: setattr(host.slots, "away", False))
+@pytest.mark.parametrize("error", [ServiceUnavailable("away"), StorageFull("the database is full")])
+def test_a_start_waits_for_a_scheduler_that_gives_no_slots_for_a_moment(host, error):
+    host.slots.refusal = error
+    back = threading.Timer(0.3, lambda: setattr(host.slots, "refusal", None))
     back.start()
     host.instances.asked("prepare", xml())
     back.join()

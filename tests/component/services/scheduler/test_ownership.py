@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch
+from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch, StorageFull
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.scheduler.ownership import OwnedShard
@@ -71,7 +71,8 @@ def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
     assert lost not in one.ownership.shards()
 
 
-def test_a_database_that_was_away_says_nothing_about_those_who_use_it(bench, pair, monkeypatch):
+@pytest.mark.parametrize("error", [ServiceUnavailable, StorageFull])
+def test_a_database_that_took_nothing_says_nothing_about_those_who_use_it(bench, pair, monkeypatch, error):
     one, two = pair
     before = owners(bench)
     stall(one)
@@ -79,12 +80,12 @@ def test_a_database_that_was_away_says_nothing_about_those_who_use_it(bench, pai
     two.ownership.step()
     time.sleep(1.2 * SHARD_TIMEOUT_S)
 
-    def away(*_):
-        raise ServiceUnavailable("away")
+    def refuse(*_):
+        raise error("not now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "beat", away)
-        with pytest.raises(ServiceUnavailable):
+        patch.setattr(bench.store, "beat", refuse)
+        with pytest.raises(error):
             two.ownership.step()
     two.ownership.step()
     assert owners(bench) == before
