@@ -1,5 +1,6 @@
 """What is done to a pool in a drill: its parts are killed and stalled, its networks, disks and clocks fail."""
 
+import contextlib
 import random
 import threading
 import time
@@ -9,12 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fpga_pool.client import Client
+from fpga_pool.model.exceptions import ServiceUnavailable
 from support.clocks import HOUR_S, Clock
 from support.deployment import Deployment
 from support.disks import Ballast
 from support.drill import patiently, until
+from support.partitions import LOST, REFUSED, parted
 from support.relay import Relay
 from support.servers.server import Server
+from support.waiting import wait_until
 
 Act = tuple[str, Callable[[random.Random], None]]
 
@@ -33,7 +37,7 @@ class Faults:
     stall_s: float
     #: By name of a process and what it leads to.
     relays: Mapping[tuple[str, str], Relay] = field(default_factory=dict)
-    #: By host, and by process.
+    #: By host or server, and by process.
     disks: Mapping[str, Ballast] = field(default_factory=dict)
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
@@ -64,13 +68,14 @@ class Faults:
                 acts += [(f"split {name}", self._stalling(name, self.stall_s))] * 2
         for server in self.servers:
             acts += [(f"{how} {server.name}", self._ending(server, how)) for how in ("stop", "kill")]
-        acts += [(f"fill disk of {host}", self._filling(disk)) for host, disk in self.disks.items()]
+        acts += [(f"fill disk of {name}", self._filling(name, disk)) for name, disk in self.disks.items()]
         acts += [(f"set clock of {name}", self._setting(name, clock)) for name, clock in self.clocks.items()]
         return acts
 
     def _outer(self) -> list[Act]:
         client = self.pool.client()
         acts: list[Act] = [(f"drain {host}", self._draining(client, host)) for host in self.pool.hosts]
+        acts += [(f"part clients from {host}", self._parting_clients(client, host)) for host in self.pool.hosts]
         acts += [(f"part {name} from {server}", self._parting(relay)) for (name, server), relay in self.relays.items()]
         return acts
 
@@ -131,11 +136,22 @@ class Faults:
 
         return act
 
-    def _filling(self, disk: Ballast) -> Callable[[random.Random], None]:
+    def _parting_clients(self, client: Client, host: str) -> Callable[[random.Random], None]:
+        def act(rng: random.Random) -> None:
+            port = patiently(lambda: next(found.data_port for found in client.hosts() if found.name == host))
+            with parted(port, rng.choice((LOST, REFUSED))):
+                time.sleep(rng.choice((1.0, self.stall_s)))
+
+        return act
+
+    def _filling(self, name: str, disk: Ballast) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
             disk.fill()
             time.sleep(rng.uniform(0.5, 4.0))
             disk.remove()
+            for server in self.servers:
+                if server.name == name:
+                    wait_until(partial(_revived, server), f"{name} answers")
 
         return act
 
@@ -153,6 +169,13 @@ class Faults:
 def _rounds(acts: Sequence[Act], rng: random.Random) -> Iterator[Act]:
     while True:
         yield from rng.sample(acts, len(acts))
+
+
+def _revived(server: Server) -> bool:
+    """Start a server if it has ended, as one may for which there was no room; return whether it answers."""
+    with contextlib.suppress(ServiceUnavailable):
+        return server.start().running
+    return False
 
 
 def _heard(client: Client) -> dict[str, float]:

@@ -1,16 +1,23 @@
 import contextlib
 import os
+import secrets
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from fpga_pool.model.exceptions import ServiceUnavailable
 from support.guests import Hypervisor
+from support.partitions import LOST, parted
 from support.relay import Relay
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
+from support.servers.server import free_port
 
 #: A soak is apart, as benchmarks are: what grows shows after an hour.
 collect_ignore = [] if "FPGA_POOL_SOAK" in os.environ else ["test_soak.py"]
+
+#: Room for the database of a drill of 10,000.
+DISK_MB = 1024
 
 
 @pytest.fixture
@@ -21,6 +28,20 @@ def broker(run_server, servers_directory):
 @pytest.fixture(params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
 def database(request, run_server, servers_directory):
     yield from run_server(request.param(servers_directory / f"drill-{request.param.name}"))
+
+
+class ShortLogs(PostgreSQL):
+    """A server that a full disk ends within seconds."""
+
+    log_file_mb = 1
+
+
+@pytest.fixture(params=[MariaDB, ShortLogs], ids=lambda kind: kind.name)
+def database_on_disk(request, run_server, servers_directory, small_disk):
+    """A server on a small disk, and that disk."""
+    disk = small_disk(servers_directory / f"{request.param.name}-{secrets.token_hex(4)}", DISK_MB)
+    for server in run_server(request.param(disk)):
+        yield server, disk
 
 
 @pytest.fixture
@@ -35,6 +56,16 @@ def relays():
     """Make ways to servers: `relays({(process, server): url})`."""
     with contextlib.ExitStack() as ends:
         yield lambda urls: {way: ends.enter_context(contextlib.closing(Relay(url))) for way, url in urls.items()}
+
+
+@pytest.fixture
+def partitions():
+    """Skip where clients cannot be parted from a port."""
+    try:
+        with parted(free_port(), LOST):
+            pass
+    except (OSError, ServiceUnavailable) as error:
+        pytest.skip(f"parting clients from data ports is not possible here: {error}")
 
 
 @pytest.fixture

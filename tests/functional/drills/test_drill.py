@@ -37,9 +37,11 @@ OPTIONS = {
 @pytest.mark.long
 @pytest.mark.timeout(300 + 2 * OBJECTS)
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("partitions")
 def test_nothing_is_lost_or_doubled(
-    deployment, broker, database, seed, tmp_path, end_and_audit, hypervisors, relays, by_way, small_disk
+    deployment, broker, database_on_disk, seed, tmp_path, end_and_audit, hypervisors, relays, by_way, small_disk
 ):
+    database, databases_disk = database_on_disk
     url = database.new_database()
     ways = relays(
         {(name, "RabbitMQ"): broker.url for name in (*SCHEDULERS, *HOSTS, *APIS)}
@@ -59,7 +61,7 @@ def test_nothing_is_lost_or_doubled(
         clients = Clients(pool, work, tmp_path / "results", machines, store)
         faults = Faults(
             pool, [broker, database], seed, stall_s=SHARD_TIMEOUT_S + 2.0, relays=ways,
-            disks={HOSTS[-1]: Ballast(disk)}, clocks=clocks,
+            disks={HOSTS[-1]: Ballast(disk), database.name: Ballast(databases_disk)}, clocks=clocks,
         )  # fmt: skip
         clients.start()
         faults.run(lambda: clients.busy)

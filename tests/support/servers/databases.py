@@ -111,6 +111,8 @@ class PostgreSQL(Database):
     stop_signal = signal.SIGINT  # ends sessions; SIGTERM would wait for them
     orphan_signal = signal.SIGQUIT  # leaves no shared memory behind
     driver = "postgresql+psycopg"
+    #: Of a file of its log: where a disk is full it goes on until the next one begins.
+    log_file_mb: ClassVar[int] = 16
 
     def execute(self, statement: str) -> str:
         """Run one statement as USER, who may do all."""
@@ -126,7 +128,8 @@ class PostgreSQL(Database):
         data = self.directory / "data"
         password = self._write("password", self.password)
         account = [f"--username={USER}", f"--pwfile={password}", "--auth=scram-sha-256"]
-        self._run(["initdb", f"--pgdata={data}", *account, "--encoding=UTF8", "--locale=C", "--no-sync"])
+        form = ["--encoding=UTF8", "--locale=C", f"--wal-segsize={self.log_file_mb}"]
+        self._run(["initdb", f"--pgdata={data}", *account, *form, "--no-sync"])
         with (data / "pg_hba.conf").open("a") as rules:
             rules.write("host all all all scram-sha-256\n")
 

@@ -97,7 +97,7 @@ class Server(ABC):
         if not self.running:
             self._ensure_directory()
             self._launch(keep)
-            self._wait_until_it_answers()
+        self._wait_until_it_answers()
         return self
 
     def stop(self) -> None:

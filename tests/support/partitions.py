@@ -1,0 +1,37 @@
+"""Ports of this machine that are cut off from their clients."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fpga_pool.model.exceptions import ServiceUnavailable
+from support.servers.process import find_program
+
+#: What becomes of packets: they are lost, or end the connections that they belong to.
+LOST, REFUSED = "drop", "reject with tcp reset"
+
+_RULES = """\
+add table inet {table} {{ flags owner; }}
+add chain inet {table} packets {{ type filter hook input priority 0; }}
+add rule inet {table} packets tcp dport {port} {fate}
+add rule inet {table} packets tcp sport {port} {fate}
+list table inet {table}
+"""
+
+
+@contextmanager
+def parted(port: int, fate: str) -> Iterator[None]:
+    """Let no packet from or to a TCP port arrive; ServiceUnavailable if that is not possible here."""
+    table = f"parted_{port}"
+    # The kernel removes a table with the process that owns it, and that ends with its input.
+    command = [find_program("nft") or "nft", "--interactive"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as owner:
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        owner.stdin.write(_RULES.format(table=table, port=port, fate=fate))
+        owner.stdin.flush()
+        if not (said := owner.stdout.readline()).startswith(f"table inet {table}"):
+            raise ServiceUnavailable(f"nft: {said.strip()}")
+        yield
