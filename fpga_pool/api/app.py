@@ -20,7 +20,7 @@ from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
 from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
-from fpga_pool.api.rates import RequestRates
+from fpga_pool.api.rates import Places, RequestRates
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import from_body, hints_of, read
@@ -75,9 +75,9 @@ def create_app(
     app.add_url_rule("/v1/", view_func=show_version)
     app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
     add_dashboard(app)
-    authorizer, rates = Authorizer(enforcer or default_enforcer()), RequestRates()
+    authorizer, rates, places = Authorizer(enforcer or default_enforcer()), RequestRates(), Places()
     for operation in OPERATIONS:
-        view = _view(operation, authorizer, rates)
+        view = _view(operation, authorizer, rates, places)
         app.add_url_rule(operation.path, operation.name, view, methods=[operation.method])
     return app
 
@@ -101,7 +101,9 @@ def openapi_document() -> ResponseReturnValue:
     return _json(openapi())
 
 
-def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> Callable[..., ResponseReturnValue]:
+def _view(
+    operation: Operation, authorizer: Authorizer, rates: RequestRates, places: Places
+) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
@@ -116,7 +118,8 @@ def _view(operation: Operation, authorizer: Authorizer, rates: RequestRates) -> 
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         if (getattr(body, "priority", None) or 0) > 0:
             authorizer.require(RAISE, RAISED, caller)
-        answer = thing = operation.handle(Call(known, query, body, _seen(operation)))
+        with places.taken(project_id, getattr(query, "wait_s", 0.0)) as wait_s:
+            answer = thing = operation.handle(Call(known, query, body, wait_s, _seen(operation)))
         if operation.key:
             answer = {operation.key: show(thing, detail=operation.status == 200)}
         response = _json(answer)

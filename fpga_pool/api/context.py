@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,7 +9,6 @@ from flask import Flask, current_app, g, request
 from oslo_context.context import RequestContext, generate_request_id
 from oslo_middleware.request_id import ENV_REQUEST_ID, GLOBAL_REQ_ID
 
-from fpga_pool.api.rates import Waits
 from fpga_pool.model.exceptions import InvalidInput, NotFound, TokenRequired
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
@@ -20,7 +18,6 @@ DEFAULT_ID = "demo"
 ALL_ROLES = "admin,manager,member,reader,service"
 
 _SCHEDULER = "fpga_pool_scheduler"
-_WAITS = "fpga_pool_waits"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
@@ -35,18 +32,11 @@ class Tenant:
 def provide_scheduler(app: Flask, scheduler: SchedulerAPI) -> None:
     """Let the resources of `app` ask this scheduler."""
     app.extensions[_SCHEDULER] = scheduler
-    app.extensions[_WAITS] = Waits()
 
 
 def scheduler() -> SchedulerAPI:
     """Return the scheduler that answers this application."""
     return cast("SchedulerAPI", current_app.extensions[_SCHEDULER])
-
-
-def waiting(wait_s: float) -> AbstractContextManager[float]:
-    """Return the leave of a request to wait for changes: for so long, or not at all (`rates.Waits`)."""
-    waits: Waits = current_app.extensions[_WAITS]
-    return waits.granted(tenant().project_id, wait_s)
 
 
 def tenant() -> Tenant:

@@ -29,6 +29,8 @@ class Call:
     uuid: str
     query: Any
     body: Any
+    #: How long it may wait for changes.
+    wait_s: float
     #: Versions one of which the object must have (If-Match); None = any.
     seen: Seen = None
 

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from flask import current_app, request
 
 from fpga_pool.api.catalogue import CATALOGUE_OPERATIONS
-from fpga_pool.api.context import scheduler, tenant, waiting
+from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.operation import (
     Call,
     Operation,
@@ -124,9 +124,7 @@ def _family(
 
 def _create_batch(call: Call) -> Any:
     request = _batch_request(call)
-    with waiting(call.query.wait_s) as wait_s:
-        created = scheduler().create_batch(request, wait_s)
-    return _job_list(created)
+    return _job_list(scheduler().create_batch(request, call.wait_s))
 
 
 def _batch_request(call: Call) -> Any:
@@ -160,9 +158,7 @@ def _create_pipeline(call: Call) -> Batch:
 def _jobs(call: Call) -> Any:
     states = [JobState(state_of(JobState, text)) for text in call.query.state]
     asked = tenant().project_id, call.uuid, states, _seen(call.query.changed_after)
-    with waiting(call.query.wait_s) as wait_s:
-        found = scheduler().batch_jobs(*asked, wait_s, with_batch=call.query.batch)
-    return _job_list(found)
+    return _job_list(scheduler().batch_jobs(*asked, call.wait_s, with_batch=call.query.batch))
 
 
 def _job_list(found: JobChanges) -> Any:

@@ -1,4 +1,4 @@
-"""How often each project may ask, and how many of its requests may wait for changes."""
+"""How often each project may ask, and how many of its requests may be under way or wait for changes."""
 
 import threading
 import time
@@ -19,6 +19,9 @@ REFRESH_S = 30.0
 _PROJECTS = 4096
 #: Requests that wait for changes, each in a thread of the process: of all projects, and of one.
 _WAITS, _WAITS_OF_PROJECT = 24, 16
+#: Where so many threads of a process are taken, a project has no more than these for its other requests: one of those
+#: may keep a scheduler busy for most of a second.
+_TAKEN, _UNDER_WAY = 24, 8
 
 
 @dataclass(slots=True)
@@ -85,27 +88,34 @@ def _limit(quota: Quota) -> int | None:
     return None if limit == UNLIMITED else limit
 
 
-class Waits:
-    """Counts the requests that wait; threads share it."""
+class Places:
+    """Counts the requests that are under way, and those that wait; threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: Counter[str] = Counter()
+        self._under_way: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
 
     @contextmanager
-    def granted(self, project_id: str, wait_s: float) -> Iterator[float]:
-        """Give how long a request may wait: as it wishes, or not at all where many do."""
-        waits = wait_s > 0 and self._enter(project_id)
-        try:
-            yield wait_s if waits else 0.0
-        finally:
-            if waits:
-                with self._lock:
-                    self._of -= Counter([project_id])
+    def taken(self, project_id: str, wait_s: float) -> Iterator[float]:
+        """Give how long a request may wait: as it wishes, or not at all where many do.
 
-    def _enter(self, project_id: str) -> bool:
+        TooManyRequests where most threads are taken, and many by requests of the project that do not wait.
+        """
         with self._lock:
-            if self._of.total() >= _WAITS or self._of[project_id] >= _WAITS_OF_PROJECT:
-                return False
-            self._of[project_id] += 1
-            return True
+            mine = self._waiting if wait_s > 0 and self._may_wait(project_id) else self._under_way
+            # Without a project it is an operator's.
+            if mine is self._under_way and project_id and mine[project_id] >= _UNDER_WAY and self._is_busy():
+                raise TooManyRequests(f"{mine[project_id]} requests of project {project_id} are under way")
+            mine[project_id] += 1
+        try:
+            yield wait_s if mine is self._waiting else 0.0
+        finally:
+            with self._lock:
+                mine -= Counter([project_id])
+
+    def _is_busy(self) -> bool:
+        return self._under_way.total() + self._waiting.total() >= _TAKEN
+
+    def _may_wait(self, project_id: str) -> bool:
+        return self._waiting.total() < _WAITS and self._waiting[project_id] < _WAITS_OF_PROJECT

@@ -1,9 +1,12 @@
 import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 
 from fpga_pool.api.app import create_app
-from fpga_pool.api.rates import BURST_S, REFRESH_S, RequestRates, Waits
+from fpga_pool.api.rates import BURST_S, REFRESH_S, Places, RequestRates
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import QuotaExceeded, ServiceUnavailable, TooManyRequests
 from fpga_pool.model.objects.quotas import QuotaLimits
@@ -131,9 +134,49 @@ def test_the_client_does_not_repeat_for_ever(pool, serve, monkeypatch):
 
 
 def test_no_project_has_all_places_of_requests_that_wait():
-    waits = Waits()
+    places = Places()
     with contextlib.ExitStack() as stack:
-        granted = [stack.enter_context(waits.granted(project, 5.0)) for project in ["p"] * 20 + ["q"] * 20]
+        granted = [stack.enter_context(places.taken(project, 5.0)) for project in ["p"] * 20 + ["q"] * 16]
+        # Those that may not wait are under way.
         assert (granted[:20].count(5.0), granted[20:].count(5.0)) == (16, 8)
-    with waits.granted("p", 5.0) as wait_s:
+    with places.taken("p", 5.0) as wait_s:
         assert wait_s == 5.0
+
+
+def test_no_project_has_many_requests_under_way_those_that_wait_not_counted():
+    places = Places()
+    with contextlib.ExitStack() as stack:
+        for wait_s in [5.0] * 12 + [0.0] * 12:  # of 32 threads 24 are taken
+            stack.enter_context(places.taken("p", wait_s))
+        with (
+            pytest.raises(TooManyRequests, match="12 requests of project p are under way"),
+            places.taken("p", 0.0),
+        ):
+            pass
+        for _ in range(8):
+            stack.enter_context(places.taken("q", 0.0))
+        with pytest.raises(TooManyRequests), places.taken("q", 0.0):
+            pass
+        for _ in range(20):  # operators of the whole system
+            stack.enter_context(places.taken("", 0.0))
+    with places.taken("p", 0.0):
+        pass
+
+
+def test_the_client_repeats_a_request_of_which_too_many_were_under_way(pool, serve, monkeypatch):
+    begun, go_on, hosts = threading.Semaphore(0), threading.Event(), pool.hosts
+
+    def slowly(page):
+        begun.release()
+        assert go_on.wait(60)
+        return hosts(page)
+
+    monkeypatch.setattr(pool, "hosts", slowly)
+    with Client(serve(pool)) as client, ThreadPoolExecutor(25) as threads:
+        asked = [threads.submit(client.hosts) for _ in range(24)]
+        assert all(begun.acquire(timeout=60) for _ in asked)
+        refused = requests.get(f"{client._http.endpoint}/v1/hosts", timeout=60)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+        last = threads.submit(client.hosts)
+        go_on.set()
+        assert all(one.result(60) == last.result(60) != [] for one in asked)

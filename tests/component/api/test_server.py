@@ -230,10 +230,11 @@ def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(poo
     wait = f"GET {path}?changed_after={seen}&wait_s=5 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(sock) for sock in opened(url, wait.encode(), times=64)]
-        assert ask(url, "GET", "/v1/slots")[0] == 200
+        assert ask(url, "GET", "/v1/slots", headers={"X-Project-Id": "other"})[0] == 200
         answered, _, _ = select.select(waiting, [], [], 0)
         assert len(answered) < len(waiting)
-        assert {answer(sock)[9:12] for sock in waiting} == {b"200"}
+        # Those that may not wait are under way, and too many at once.
+        assert {answer(sock)[9:12] for sock in waiting} <= {b"200", b"429"}
 
 
 @pytest.mark.long
