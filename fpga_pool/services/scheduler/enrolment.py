@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.codec import read
-from fpga_pool.model.exceptions import FpgaPoolError, NotFound, StorageFull
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound, StorageFull, TooManyRequests
 from fpga_pool.model.fields import HostName
 from fpga_pool.model.objects.hosts import Enrolment, approved, invited, offered
 from fpga_pool.rpc.identity import Role, key_of_text
@@ -24,6 +25,8 @@ KEYS_AGE_S = 2.0
 MISS_AGE_S = 0.2
 #: Hosts that wait for approval; strangers cannot fill the database with more.
 MOST_PENDING = 1000
+#: Offers that wait for approval: so many at once and then a second, of all hosts, and of one in place of another offer.
+OFFERS, OFFERS_OF_HOST = (200, 2.0), (2, 1 / 600)
 
 
 class KeyRing:
@@ -36,6 +39,8 @@ class KeyRing:
         self._lock = threading.Lock()
         self._of_hosts: dict[str, Ed25519PublicKey] = {}
         self._read_s = -KEYS_AGE_S
+        self._offers = Allowance(*OFFERS)
+        self._offers_of: dict[str, Allowance] = {}
 
     def __call__(self, role: Role, name: str) -> Sequence[Ed25519PublicKey]:
         """Return the keys of a sender; none for one that is not known."""
@@ -56,7 +61,10 @@ class KeyRing:
         def change(known: Enrolment | None, pending: int) -> Enrolment:
             if known is None and pending >= MOST_PENDING:
                 raise StorageFull(f"{pending} hosts wait for approval; approve or remove some (fpga-pool-manage host)")
-            return offered(known or Enrolment(host=host), key, proof, self._clock())
+            then = offered(known or Enrolment(host=host), key, proof, self._clock())
+            if then.offered and then != known:
+                self._take_offer(host, is_first=known is None)
+            return then
 
         before, after = self._store.change_enrolment(host, change)
         accepted = after is not None and after.key == key
@@ -66,6 +74,14 @@ class KeyRing:
             with self._lock:
                 self._read_s = -KEYS_AGE_S
         return accepted
+
+    def _take_offer(self, host: str, *, is_first: bool) -> None:
+        """Count an offer that waits for approval; TooManyRequests if there are too many."""
+        with self._lock:
+            # One of a host that is in the database, or strangers could have any number of them made.
+            of_host = [] if is_first else [self._offers_of.setdefault(host, Allowance(*OFFERS_OF_HOST))]
+            if not all(allowance.take(time.monotonic()) for allowance in [*of_host, self._offers]):
+                raise TooManyRequests(f"host {host}: too many keys are offered; one of them can wait for approval")
 
     def _read(self) -> None:
         self._read_s = time.monotonic()

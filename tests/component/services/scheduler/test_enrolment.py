@@ -1,11 +1,21 @@
 """Hosts are enrolled by their keys: what a peer without one tries has no effect."""
 
+import logging
 import uuid
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.model.exceptions import HostTaken, InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
+from fpga_pool.model.allowance import Allowance
+from fpga_pool.model.exceptions import (
+    HostTaken,
+    InvalidInput,
+    NotEnrolled,
+    NotFound,
+    StorageFull,
+    TooManyRequests,
+    Unauthenticated,
+)
 from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import JobState, SlotState
@@ -268,6 +278,30 @@ def test_strangers_cannot_fill_the_database_with_offers(gated, caller, monkeypat
     with pytest.raises(StorageFull, match="2 hosts wait for approval"):
         caller(Role.AGENT, "c").enroll("c")
     assert caller(Role.AGENT, "b").enroll("b", invite(gated.store, "b", gated.clock()))
+
+
+def test_strangers_do_not_put_one_key_after_another_in_place_of_the_one_that_waits(gated, stranger, caplog):
+    caplog.set_level(logging.INFO)
+    for _ in range(3):  # the first one, and two in its place
+        assert not stranger("h").enroll("h")
+    waiting = gated.store.enrolments()
+    for _ in range(5):
+        with pytest.raises(TooManyRequests, match="host h: too many keys are offered"):
+            stranger("h").enroll("h")
+    assert gated.store.enrolments() == waiting
+    assert caplog.text.count("host h waits for approval of key") == 3
+    assert not stranger("other").enroll("other")
+    assert stranger("h").enroll("h", invite(gated.store, "h", gated.clock()))
+
+
+def test_offers_of_all_hosts_are_few_at_a_time_and_one_that_waits_may_be_repeated(gated, caller, stranger, monkeypatch):
+    monkeypatch.setattr(gated.service.keys, "_offers", Allowance(at_once=2, per_s=0.001))
+    mine = caller(Role.AGENT, "a")
+    assert not mine.enroll("a")
+    assert not stranger("b").enroll("b")
+    with pytest.raises(TooManyRequests, match="host c: too many keys"):
+        stranger("c").enroll("c")
+    assert not mine.enroll("a")
 
 
 def test_what_is_no_key_is_not_approved(bench):
