@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from inspect import Parameter, isfunction, signature
 from types import UnionType
@@ -25,7 +24,6 @@ from msgspec import Meta
 from oslo_config import cfg
 from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
-from oslo_messaging.rpc.server import RPCServer
 
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.codec import read, to_plain
@@ -39,6 +37,7 @@ from fpga_pool.model.exceptions import (
     Unauthenticated,
 )
 from fpga_pool.model.fields import Count, Duration, Text
+from fpga_pool.rpc.backlog import BoundedServer
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.tracing import follow, is_profiled, traced
 
@@ -53,6 +52,8 @@ DEFAULTS: dict[str, Any] = {
     "rabbit_interval_max": 5,
     # A caller may name a queue for the answer that does not exist. Each such answer would hold a thread for a minute.
     "direct_mandatory_flag": False,
+    # What a server has no room for (`backlog`) stays in RabbitMQ, which drops calls that nobody waits for any more.
+    "rabbit_qos_prefetch_count": 256,
 }
 
 #: A thread that listens wakes this soon after each message, then after twice the time and so on, whether there is
@@ -346,14 +347,6 @@ def limit_unreadable(refusals: Refusals) -> None:
         logging.getLogger(logger).addFilter(_Below(refusals, said, code))
 
 
-class _Server(RPCServer):
-    """Idle threads wait until there is work; those of futurist, oslo.messaging's choice, look for it every second."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._executor_cls = ThreadPoolExecutor
-
-
 def server(
     transport: Any, topic: str, name: str, endpoints: Sequence[object], gate: Gate, refusals: Refusals | None = None
 ) -> Any:
@@ -361,7 +354,7 @@ def server(
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     trace_keys = transport.conf.profiler.hmac_keys if is_profiled(transport.conf) else ""
     dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)
-    return _Server(transport, target, dispatcher, "threading")
+    return BoundedServer(transport, target, dispatcher, "threading")
 
 
 class SignedClient:
