@@ -89,7 +89,12 @@ class Faults:
             now = _heard(client)
             return all(now.get(name, 0.0) > before.get(name, 0.0) for name in others)
 
-        until(lambda: all(lives(client) for client in clients), "every process is back")
+        def well() -> bool:
+            for name in set(self.pool.names) - set(self.pool.running()):
+                self.pool.restart(name)  # as systemd does: one that lost its database while it started has ended
+            return all(lives(client) for client in clients)
+
+        until(well, "every process is back")
 
     def _killing(self, name: str) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
