@@ -4,6 +4,7 @@ Files are replaced as a whole: a reader never sees half of one.
 """
 
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,13 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.model.exceptions import InvalidInput
+
+
+#: What numpy and zipfile raise for a file that is damaged.
+DAMAGED = (
+    ValueError, EOFError, MemoryError, NotImplementedError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
 
 
 @contextmanager
@@ -121,7 +129,7 @@ def _read(path: str | Path, required: _Kinds, optional: _Kinds) -> _Arrays:
 def _read_stream(path: str | Path, stream: IO[bytes], required: _Kinds, optional: _Kinds) -> _Arrays:
     try:
         content = np.load(stream, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile):
+    except DAMAGED:
         raise InvalidInput(f"{path}: not an npz file") from None
     if not isinstance(content, np.lib.npyio.NpzFile):
         raise InvalidInput(f"{path}: one bare array, expected an npz file of named arrays")
@@ -140,7 +148,7 @@ def _read_stream(path: str | Path, stream: IO[bytes], required: _Kinds, optional
 def _array(path: str | Path, content: "np.lib.npyio.NpzFile", name: str) -> NDArray[Any]:
     try:
         return np.asarray(content[name])
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+    except (OSError, *DAMAGED):
         raise InvalidInput(f"{path}: {name}: cannot be read; it is damaged or contains Python objects") from None
 
 

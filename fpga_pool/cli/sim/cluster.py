@@ -2,7 +2,6 @@
 
 import argparse
 import time
-import zipfile
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +20,7 @@ from fpga_pool.sim.cluster.laws import GROUP, Law
 from fpga_pool.sim.cluster.simulator import Simulation
 from fpga_pool.sim.cluster.tables import read_world
 from fpga_pool.sim.cluster.workload import draw
+from fpga_pool.sim.files import DAMAGED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +101,7 @@ def _with_weights(policy: Any, path: Path) -> Any:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return policy.with_weights(dict(arrays))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, *DAMAGED) as error:
         raise InvalidInput(f"{path}: expected weights of {policy.name} (.npz): {error}") from None
 
 

@@ -32,8 +32,8 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
     [
         ({"processes": 0}, "processes: expected 1 to 100000, found 0"),
         ({"processes": 3}, "processes: expected 1 to 2, found 3"),
-        ({"runtime_s": 0}, "runtime_s: expected a number of seconds above 0, found 0"),
-        ({"runtime_s": 1e9}, "runtime_s: expected a number above 0, 32000000 at most"),
+        ({"runtime_s": 0}, "runtime_s: expected a number of seconds above 0, 32000000 at most, found 0"),
+        ({"runtime_s": 1e9}, "runtime_s: expected a number of seconds above 0, 32000000 at most"),
         ({"cpu_usage": 1.5}, "cpu_usage: expected a share of a processor, above 0 and 1 at most, found 1.5"),
         ({"cpu_usage": "all"}, "cpu_usage: expected a share of a processor"),
         ({"image": "../x"}, "image: expected a name of letters, digits, '.', '_' and '-', 64 at most; found '../x'"),

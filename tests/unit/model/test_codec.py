@@ -114,7 +114,7 @@ def test_a_field_with_a_default_may_be_missing():
         (Command, altered(COMMAND, action=to_plain(HEARTBEAT)), "message.action: missing: type"),
         (Heartbeat, altered(HEARTBEAT, at=nan), "message.at: expected 0 to 253402300799, found nan"),
         (Heartbeat, altered(HEARTBEAT, at="1.5"), "message.at: expected UTC seconds since the epoch, found '1.5'"),
-        (Heartbeat, altered(HEARTBEAT, egress_bps=None), "message.egress_bps: expected bits per second, found None"),
+        (Heartbeat, altered(HEARTBEAT, egress_bps=None), "message.egress_bps: expected bits per second, at least 1"),
         (Heartbeat, altered(HEARTBEAT, slots=["h/0/0"]), "message.slots[0]: expected `object`, got `str`, found 'h/0"),
         (Heartbeat, altered(HEARTBEAT, slots=[{}]), "message.slots[0]: missing: slot"),
         (Heartbeat, altered(HEARTBEAT, slots={}), "message.slots: expected `array`, got `object`, found {}"),

@@ -113,7 +113,9 @@ def test_wrong_problem_is_refused_with_file_and_array(saved, changes, message):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize("content", [b"", b"seconds = 3\n", b"PK\x03\x04 and no more", b"\x93NUMPY"])
+@pytest.mark.parametrize(
+    "content", [b"", b"seconds = 3\n", b"PK\x03\x04 and no more", b"\x93NUMPY", b"\x93NUMPY\1\0\2\0(\n"]
+)
 def test_file_that_is_no_npz_is_refused(tmp_path, content):
     (tmp_path / "problem.npz").write_bytes(content)
     with pytest.raises(InvalidInput, match="not an npz file"):

@@ -133,7 +133,7 @@ def test_where_the_policy_fails_it_gets_the_quickest_shape_that_there_are_slots_
     [
         ([(0, None)], r"shapes\[0\].slots: expected 1 to 3, at least one share per slot, found 0"),
         ([(1, None), (4, None)], r"shapes\[1\].slots: expected 1 to 3"),
-        ([(2, 0.0)], r"shapes\[0\].seconds: expected a number above 0, found 0"),
+        ([(2, 0.0)], r"shapes\[0\].seconds: expected a number above 0, 32000000 at most, found 0"),
         ([(2, 1.0), (2, 2.0)], "shapes: expected different numbers of slots"),
     ],
 )
