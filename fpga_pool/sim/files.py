@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.model.exceptions import InvalidInput
 
-
 #: What numpy and zipfile raise for a file that is damaged.
 DAMAGED = (
     ValueError, EOFError, MemoryError, NotImplementedError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile,
