@@ -158,8 +158,8 @@ def test_its_files_are_collected_and_compressed_among_those_of_horizon(all_in_on
 
 def test_a_member_sees_the_work_of_its_project_and_learns_why_it_sees_no_slots(horizon, log_in):
     user = log_in("demo")
-    expect(user.views.get_by_text("Slots are shown to operators only")).to_be_visible()
-    user.views.get_by_role("link", name="Queue").click()
     expect(user.views.get_by_role("heading", name="Queue").first).to_be_visible()
+    user.views.get_by_role("link", name="Pool").click()
+    expect(user.views.get_by_text("Slots are shown to operators only")).to_be_visible()
     answer = user.page.goto(f"{horizon}/admin/fpga_pool/api/v1/pool")
     assert answer.status == 403
