@@ -356,10 +356,18 @@ def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
     expect(title).to_have_text(f"slot {pool.jobs[1].slot}")
 
 
-@pytest.mark.parametrize(("view", "picture"), [("pool", ".map"), ("schedule", ".chart"), ("egress", ".charts")])
-def test_a_picture_is_one_tab_stop_and_arrows_go_from_mark_to_mark(dashboard, view, picture):
+@pytest.mark.parametrize(
+    ("view", "picture", "drawn_last"),
+    [
+        ("pool", ".map", ".slot"),
+        ("schedule", ".chart", ".slot-name.opener"),  # when slots are known as well
+        ("egress", ".charts", "[role=button]"),
+    ],
+)
+def test_a_picture_is_one_tab_stop_and_arrows_go_from_mark_to_mark(dashboard, view, picture, drawn_last):
     page = dashboard.page
     dashboard.open(view)
+    page.locator(f"{picture} {drawn_last}").first.wait_for(state="attached")
     marks = page.locator(f"{picture} :is(.slot, [role=button])")
     stops = page.locator(f"{picture} [tabindex='0'], {picture}[tabindex='0']")
     expect(stops).to_have_count(1)
