@@ -66,9 +66,9 @@ ProjectId = Annotated[
         description="1 to 64 letters, digits, dots, dashes, underscores or @",
     ),
 ]
-#: Text that databases and terminals take: no control characters, no halves of surrogate pairs.
-_NOT_PLAIN = re.compile(r"[\u0000-\u001f\u007f\ud800-\udfff]")
-_PLAIN_TEXT = r"^[^\u0000-\u001f\u007f\ud800-\udfff]*\Z"
+#: What databases and terminals do not take: control characters, halves of surrogate pairs.
+_NOT_PLAIN = r"\u0000-\u001f\u007f\ud800-\udfff"
+_PLAIN_TEXT = rf"^[^{_NOT_PLAIN}]*\Z"
 Text = Annotated[
     str, Meta(max_length=255, pattern=_PLAIN_TEXT, description="at most 255 characters, no control characters")
 ]
@@ -112,7 +112,7 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 
 
 def short_reason(reason: str) -> str:
     """Return a `Reason` of any text."""
-    reason = _NOT_PLAIN.sub(" ", reason)
+    reason = re.sub(f"[{_NOT_PLAIN}]", " ", reason)
     return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
 
 

@@ -77,6 +77,9 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
             seed=arguments.seed,
         )
     else:
+        if not (_UUID.fullmatch(arguments.work) or arguments.work.endswith(".csv")):
+            expected = f"{', '.join(NAMES)}, a trace (.csv) or the uuid of a batch"
+            raise InvalidInput(f"WORK: expected {expected}, got {arguments.work!r}")
         _refuse(arguments, ("jobs", "requesters", "responders"), "the workload of a paper")
         problem = _on_pool(arguments)
     files.write_problem(arguments.out, problem)
@@ -98,9 +101,6 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], work: str) -> N
 
 def _on_pool(arguments: argparse.Namespace) -> BatchProblem:
     """Return the problem of a trace or of a batch on the slots of a pool."""
-    if not (_UUID.fullmatch(arguments.work) or arguments.work.endswith(".csv")):
-        expected = f"{', '.join(NAMES)}, a trace (.csv) or the uuid of a batch"
-        raise InvalidInput(f"WORK: expected {expected}, got {arguments.work!r}")
     if not arguments.pool:
         raise InvalidInput("--pool: required for a trace and for a batch: a scenario (.toml), an address or cloud:NAME")
     path = arguments.catalogue or installed_catalogue()

@@ -233,8 +233,10 @@ def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(poo
         assert ask(url, "GET", "/v1/slots", headers={"X-Project-Id": "other"})[0] == 200
         answered, _, _ = select.select(waiting, [], [], 0)
         assert len(answered) < len(waiting)
-        # Those that may not wait are under way, and too many at once.
-        assert {answer(sock)[9:12] for sock in waiting} <= {b"200", b"429"}
+        # Those that may not wait are under way, and too many at once; 16 wait, and eight have places besides.
+        said = [answer(sock)[9:12] for sock in waiting]
+        assert set(said) <= {b"200", b"429"}
+        assert said.count(b"200") >= 16 + 8
 
 
 @pytest.mark.long

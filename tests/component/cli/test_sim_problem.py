@@ -154,6 +154,7 @@ def test_a_wrong_trace_is_refused_by_name_and_line(tmp_path, scenario, trace, ca
     ("words", "message"),
     [
         (["xyz"], "WORK: expected compute, "),
+        (["joitn", "--jobs", "3"], "WORK: expected compute, "),
         (["joint", "--pool", "nowhere.toml"], "--pool: only with a trace or a batch, not with joint"),
         (["rtm", "--catalogue", "nowhere.toml"], "--catalogue: only with a trace or a batch, not with rtm"),
         (
