@@ -79,6 +79,8 @@ class Operation:
 
 #: Times are shown in microseconds: a list since a time that was shown has the object that had it.
 SHOWN_S = 1e-6
+#: Parameters that name values of a field, besides the state.
+_FILTERS = ("board", "function", "host", "batch_uuid")
 
 
 def list_of(
@@ -102,7 +104,7 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     where: dict[str, tuple[str | bool, ...]] = {}
     if states is not None and query.state:
         where["state"] = tuple(state_of(states, text) for text in query.state)
-    where |= {name: values for name in ("board", "function", "host") if (values := getattr(query, name, ()))}
+    where |= {name: values for name in _FILTERS if (values := getattr(query, name, ()))}
     if getattr(query, "alive", None) is not None:
         where["alive"] = (query.alive,)
     descending, marker = query.sort.endswith(":desc"), query.marker

@@ -109,6 +109,7 @@ class JobFilters(TaskFilters, total=False):
     """Which jobs are listed."""
 
     host: Sequence[str]
+    batch_uuid: Sequence[str]
 
 
 class SlotFilters(NameFilters, total=False):

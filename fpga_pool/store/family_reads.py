@@ -169,9 +169,15 @@ class FamilyReads:
             after = beyond([rows.event_at, key], place, descending=True)
 
 
-#: By the fields that a list is narrowed by, the end of the name of an index with them in the order of lists.
-_INDEXES = {("host",): "on_host", ("project_id", "state"): "in_state_of_project", ("state",): "in_state"}
-_INDEXES |= {("project_id",): "of_project"}
+#: By the fields that a list is narrowed by, the end of the name of an index with them: in the order of lists, but for
+#: that of a batch, whose jobs are few.
+_INDEXES = {
+    ("batch_uuid",): "of_batch",
+    ("host",): "newest_on_host",
+    ("project_id", "state"): "newest_in_state_of_project",
+    ("state",): "newest_in_state",
+    ("project_id",): "newest_of_project",
+}
 #: A list of more values of one field than these is sorted.
 _MOST_VALUES = 20
 
@@ -192,7 +198,7 @@ def _listed(
     suited = {
         fields: index
         for fields, end in _INDEXES.items()
-        if where.keys() >= set(fields) and (index := f"ix_{rows.name}_newest_{end}") in there
+        if where.keys() >= set(fields) and (index := f"ix_{rows.name}_{end}") in there
     }
     fields, index = next(iter(suited.items()), ((), ""))
     directed = [column.desc() if page.descending else column for column in order]

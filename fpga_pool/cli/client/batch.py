@@ -185,6 +185,15 @@ class ListJobs(NewestLister):
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
     ASK, COLUMNS = Client.project_jobs, _JOBS
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--batch", action="append", default=[], metavar="UUID", help="only of this batch; may be repeated"
+        )
+
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return super().filters(parsed_args) | {"batch_uuid": parsed_args.batch}
+
 
 class ShowJob(OneObject):
     """Show a job: where it is, why it waits or failed, and when it is planned to start."""

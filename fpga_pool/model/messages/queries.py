@@ -39,8 +39,9 @@ class TaskQuery(WorkQuery, frozen=True, kw_only=True):
 class ProjectJobQuery(TaskQuery, frozen=True, kw_only=True):
     """Which jobs of all batches are wanted."""
 
-    #: One or several hosts on which they were planned.
+    #: One or several hosts on which they were planned, and batches that they are of.
     host: tuple[Text, ...] = ()
+    batch_uuid: tuple[Uuid, ...] = ()
 
 
 class NameQuery(Message, frozen=True, kw_only=True):

@@ -65,11 +65,16 @@ def test_pages_in_the_other_order_keep_their_filters(api, create):
 
 
 def test_jobs_of_all_batches_are_listed_and_each_is_shown(api, create, pool):
-    create(2)
+    pair = create(2)
     create(1)
     create(1, **{"X-Project-Id": "other"})
     jobs = api.get("/v1/jobs").json["jobs"]
     assert len(jobs) == 3
+    of_pair = f"/v1/jobs?batch_uuid={pair}"
+    (one,), (two,) = (api.get(f"{of_pair}&limit=1&sort=created_at:{way}").json["jobs"] for way in ("asc", "desc"))
+    assert (one["batch_uuid"], two["batch_uuid"], one["uuid"] != two["uuid"]) == (pair, pair, True)
+    assert api.get(f"{of_pair}&marker={one['uuid']}&sort=created_at:asc").json["jobs"] == [two]
+    assert api.get(of_pair, headers={"X-Project-Id": "other"}).json["jobs"] == []
     assert len(api.get(f"/v1/jobs?host=node-1&function=sha256&state={jobs[0]['state']}").json["jobs"]) == 3
     assert api.get("/v1/jobs?host=node-2").json["jobs"] == []
     shown = api.get(f"/v1/jobs/{jobs[0]['uuid']}").json["job"]

@@ -52,15 +52,21 @@ def test_a_field_that_objects_do_not_have_is_refused(store):
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("project", ["project-a", None])
-@pytest.mark.parametrize("field", ["state", "host"])
+@pytest.mark.parametrize("field", ["state", "host", "batch_uuid"])
 def test_pages_of_several_values_have_each_job_once_and_in_order(store, make, saved, descending, project, field):
-    batch = make.batch()
+    batches = [make.batch() for _ in range(3)]
     jobs = [
-        make.job(batch, index=i, state=state, host=f"h{i % 3}", created_at=float(i // 4), project_id=f"project-{one}")
+        make.job(
+            batches[i % 3], index=i, state=state, host=f"h{i % 3}", created_at=i // 4.0, project_id=f"project-{one}"
+        )
         for i, (state, one) in enumerate(itertools.product([*JobState] * 2, "ab"))
     ]
-    saved(batch, *jobs)
-    values = {"state": ("RUNNING", "FAILED", "PENDING"), "host": ("h0", "h2")}[field]
+    saved(*batches, *jobs)
+    values = {
+        "state": ("RUNNING", "FAILED", "PENDING"),
+        "host": ("h0", "h2"),
+        "batch_uuid": tuple(batch.uuid for batch in batches[1:]),
+    }[field]
     seen, marker = [], None
     with store.reading() as tx:
         while page := tx.page(
