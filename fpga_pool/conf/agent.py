@@ -225,6 +225,12 @@ OPTS = [
         "Set it together with data_tls_key to encrypt inputs and results in transit.",
     ),
     cfg.StrOpt("data_tls_key", help="Private key (PEM, mode 0600 or 0640) of data_tls_cert."),
+    cfg.StrOpt(
+        "data_tls_ca",
+        help="Certificates (PEM) of the authorities that have signed those of other hosts' data ports, from which this "
+        "host copies the results that subtasks of pipelines begin with. With it nothing is copied without TLS; unset, "
+        "the authorities of the system are trusted.",
+    ),
     cfg.FloatOpt(
         "hang_factor",
         default=4.0,
@@ -251,3 +257,14 @@ OPTS = [
 def data_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     """Return what the data port speaks TLS with; None where it shall not.  InvalidInput names what cannot be used."""
     return server_tls(conf, "agent", "data_tls_cert", "data_tls_key")
+
+
+def peer_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
+    """Return what data ports of other hosts have to speak TLS with; None where they need not."""
+    path = conf.agent.data_tls_ca
+    if path is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise InvalidInput(f"[agent] data_tls_ca: {path} cannot be used: {error.strerror or error}") from None

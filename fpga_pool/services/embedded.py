@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from fpga_pool.conf.agent import data_tls
+from fpga_pool.conf.agent import data_tls, peer_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary, load_or_create_signing_key
@@ -197,6 +197,7 @@ class StandalonePool:
             cpu=CpuWorkers.from_conf(conf, self.catalogue) if responds else None,
             runner=runner(conf, settings, self._clock),
             instruments=self._instruments,
+            peer_tls=peer_tls(conf),
         )
 
     def _enrolled(self, settings: AgentSettings) -> SchedulerAPI:

@@ -1,13 +1,15 @@
-"""Who holds the connections of a data port: strangers few and not for long, and no project all of them.
+"""Who holds the connections of a data port: strangers few and not for long, and no projects all of them.
 
 A connection is a stranger's until it has shown a good token.  Where strangers are too many it is not the newcomer who
 is turned away, but the oldest of the address with the most: a client with a token needs its place for a moment only.
 Where clients are too many, the lane makes place that has had no open order for longest; its client opens another one
-when it has orders again.
+when it has orders again.  Without such a lane, the newest connection goes of the project with the most, for one with
+fewer: its client continues later from what is there.
 Strangers that were refused are held for a while: a program that comes again when its connection ends comes rarely then.
 """
 
 import asyncio
+import math
 import random
 import socket
 from collections import Counter
@@ -60,9 +62,9 @@ class Connections:
         self._places = places
         #: Oldest first, by address.
         self._strangers: dict[str, dict[Connection, None]] = {}
-        self._of_project: Counter[str] = Counter()
+        #: Of clients that have shown a good token: newest last, by project.
+        self._of_project: dict[str, dict[Connection, None]] = {}
         self._of_job: Counter[str] = Counter()
-        #: Of clients that have shown a good token.
         self._of_address: Counter[str] = Counter()
         #: Lanes without open orders, those that have had none for longest first.
         self._idle: dict[Connection, None] = {}
@@ -83,7 +85,7 @@ class Connections:
         """Note that a connection has shown a good token; TransferRefused if there are enough of its kind."""
         if connection.project_id:
             return
-        places, mine, address = self._places, self._of_project[project_id], connection.address
+        places, mine, address = self._places, len(self._of_project.get(project_id, ())), connection.address
         if job and self._of_job[job] >= places.per_job:
             raise TransferRefused("busy", f"{places.per_job} connections are open for job {job}")
         self._make_place(
@@ -95,11 +97,11 @@ class Connections:
             lambda lane: lane.address == address,
             f"{of_address} of this address",
         )
-        clients = sum(self._of_project.values())
-        self._make_place(clients >= places.clients, lambda _: True, f"{clients} of all projects")
+        clients = sum(map(len, self._of_project.values()))
+        self._make_place(clients >= places.clients, lambda _: True, f"{clients} of all projects", mine)
         self._forget_stranger(connection)
         connection.project_id, connection.job = project_id, job
-        self._of_project[project_id] += 1
+        self._of_project.setdefault(project_id, {})[connection] = None
         self._of_address[address] += 1
         if job:
             self._of_job[job] += 1
@@ -120,23 +122,35 @@ class Connections:
         self._forget_stranger(connection)
         self._idle.pop(connection, None)
         address = connection.address if connection.project_id else ""
-        counted = (self._of_project, connection.project_id), (self._of_job, connection.job), (self._of_address, address)
-        for counts, key in counted:
+        of_project = self._of_project.get(connection.project_id, {})
+        of_project.pop(connection, None)
+        if not of_project:
+            self._of_project.pop(connection.project_id, None)
+        for counts, key in (self._of_job, connection.job), (self._of_address, address):
             if key and counts[key] > 1:
                 counts[key] -= 1
             else:
                 counts.pop(key, None)
         connection.project_id = connection.job = ""
 
-    def _make_place(self, is_full: bool, is_of_these: Callable[[Connection], bool], found: str) -> None:
-        """Drop the lane of these that has been idle for longest, if they are too many; TransferRefused without one."""
+    def _make_place(
+        self, is_full: bool, is_of_these: Callable[[Connection], bool], found: str, share: float = math.inf
+    ) -> None:
+        """Drop one of these connections if they are too many; TransferRefused where none has to make place.
+
+        It is the lane that has been idle for longest, or else one of a project that has more than the `share` of the
+        newcomer's, who may have one more.
+        """
         if not is_full:
             return
-        lane = next(filter(is_of_these, self._idle), None)
-        if lane is None:
-            raise TransferRefused("busy", f"too many connections ({found}); try again later")
-        self.leave(lane)
-        lane.drop()
+        dropped = next(filter(is_of_these, self._idle), None)
+        if dropped is None:
+            most = max(self._of_project.values(), key=len)
+            if len(most) <= share + 1:
+                raise TransferRefused("busy", f"too many connections ({found}); try again later")
+            dropped = next(reversed(most))
+        self.leave(dropped)
+        dropped.drop()
 
     def _drop_oldest(self, address: str) -> None:
         oldest = next(iter(self._strangers[address]))

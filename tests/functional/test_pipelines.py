@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import ssl
 import threading
 import time
 
@@ -91,6 +92,21 @@ def test_three_stages_in_an_embedded_pool(pool, tmp_path):
     assert result.batch.state is BatchState.COMPLETED
     assert result.jobs[3].result.read_bytes() == expected
     assert [path.name for path in tmp_path.iterdir()] == ["last.sha256"]
+
+
+def test_results_are_copied_over_tls_where_hosts_trust_each_others_authority(make_pool, certificate, tmp_path):
+    cert, key = certificate
+    tls = {"data_tls_cert": cert, "data_tls_key": key, "data_tls_ca": cert}
+    pool = make_pool({**SLOW, "standalone": {"hosts": 2}, "agent": tls})
+    names = [f"part-{number}" for number in range(16)]  # more than one host computes at a time
+    data = {name: random.Random(name).randbytes(300_000) for name in names}
+    subtasks = [Subtask(name, "aes", data[name], "requester-1", KEY + COUNTER) for name in names]
+    subtasks.append(Subtask("all", "sha256", after=names))
+    trusted = ssl.create_default_context(cafile=cert)
+    result = pool.client().run_pipeline(subtasks, output_dir=tmp_path, settings=PATIENT, ssl_context=trusted)
+    assert result.ok, [(job.name, job.state, job.reason) for job in result.jobs]
+    assert result.jobs[-1].result.read_bytes() == digest(b"".join(encrypted(data[name]) for name in names))
+    assert len({job.host for job in pool.client().jobs(result.batch.uuid)}) == 2
 
 
 @pytest.mark.long

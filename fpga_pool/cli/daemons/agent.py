@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
-from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps
+from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps, peer_tls
 from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_key, public_keys, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
@@ -66,6 +66,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             CpuWorkers.from_conf(conf, catalogue),
             runner(conf, settings, clock),
             instruments=metrics,
+            peer_tls=peer_tls(conf),
         )
         serve_metrics(conf, "agent", metrics, ends)
         tiered = tiers(conf, settings)

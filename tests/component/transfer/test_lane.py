@@ -209,7 +209,7 @@ def test_a_lane_with_a_used_token_and_an_input_that_does_not_come_holds_no_place
     bench.agent.use([("used", 0.0)])
     raw = bench.raw()
     raw.say(frames.Order(1, bench.token(len(DATA), token_id="used"), len(DATA), digest(DATA)))
-    eventually(lambda: bench.server._port.connections._of_project["p"])
+    eventually(lambda: "p" in bench.server._port.connections._of_project)
     lane = Lane(bench)
     with lane.connection:
         lane.order(2)

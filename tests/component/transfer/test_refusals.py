@@ -121,6 +121,26 @@ def test_no_address_has_all_connections_whatever_projects_its_tokens_are_of(make
     bench.raw_upload(4, job="job-4", project_id="third")
 
 
+def test_projects_that_have_all_connections_make_place_for_one_that_has_fewer(make_bench):
+    bench = make_bench(limits={"places": Places(clients=3)})
+    first, _ = bench.raw_upload(4)
+    second, _ = bench.raw_upload(4, job="job-2")
+    second.say_data(b"da")
+    bench.wait_counted("received_bytes", 2)
+    bench.raw_upload(4, job="job-3", project_id="another")
+    third, _ = bench.raw_upload(4, job="job-4", project_id="third")
+    assert second.is_closed_by_server()
+    fourth = bench.raw()
+    fourth.say(frames.Hello(bench.token(4, job="job-5", project_id="fourth")))
+    assert fourth.hear().reason == "busy"  # no project has more than one
+    third.close()
+    bench.wait_counted("short", 1)
+    _, offset_bytes = bench.raw_upload(4, job="job-2")
+    assert offset_bytes == 2  # what was dropped continues
+    first.say_data(b"data")
+    bench.wait_counted("received_bytes", 6)
+
+
 def test_strangers_shut_no_client_out_and_the_oldest_of_them_make_place(make_bench):
     bench = make_bench(limits={"hello_timeout_s": 60.0, "places": Places(strangers=4, per_address=4)})
     slow = [bench.raw() for _ in range(12)]

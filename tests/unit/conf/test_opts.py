@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg, generator
 
-from fpga_pool.conf.agent import data_tls
+from fpga_pool.conf.agent import data_tls, peer_tls
 from fpga_pool.conf.opts import check_values, list_opts, unknown_names
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.model.exceptions import InvalidInput
@@ -77,6 +77,15 @@ def test_shards_are_divided_as_configured(read_conf):
 def test_half_of_a_tls_pair_is_refused(read_conf):
     with pytest.raises(InvalidInput, match="set both or none"):
         data_tls(read_conf("[agent]\ndata_tls_cert = /x"))
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), ("no certificate", "NO_CERTIFICATE")])
+def test_authorities_that_cannot_be_used_are_refused(read_conf, tmp_path, content, reason):
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidInput, match=rf"\[agent\] data_tls_ca: {path} cannot be used: .*{reason}"):
+        peer_tls(read_conf(f"[agent]\ndata_tls_ca = {path}"))
 
 
 @pytest.fixture(scope="module")
