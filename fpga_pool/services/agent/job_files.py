@@ -218,12 +218,14 @@ class Announcements:
             while len(self._released) > REMEMBERED:
                 self._released.popitem(last=False)
             decided = [
-                future
+                (uuid, one)
                 for uuid, waiting in self._waiting.items()
-                for attempt, future in waiting
-                if self._is_held(uuid, attempt) or self._released.get(uuid, -1) >= attempt
+                for one in waiting
+                if self._is_held(uuid, one[0]) or self._released.get(uuid, -1) >= one[0]
             ]
-        for future in decided:
+            for uuid, one in decided:  # another thread that executes commands finds them no more
+                self._waiting[uuid].remove(one)
+        for _, (_, future) in decided:
             if future.set_running_or_notify_cancel():
                 future.set_result(None)
 

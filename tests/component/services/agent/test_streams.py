@@ -57,6 +57,14 @@ def test_a_stream_that_is_faster_than_the_command_hears_of_it_and_one_of_a_later
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
+def test_each_stream_hears_once_of_its_job_whatever_other_commands_are_executed_meanwhile(streams, jobs, commands):
+    first, second = streams.announcement(GRANT), streams.announcement(GRANT)
+    first.add_done_callback(lambda _: jobs.announcements.changed([]))  # as another thread that executes commands does
+    jobs.order(commands.assign("j"))
+    assert (first.result(0), second.result(0)) == (None, None)
+    assert jobs.announcements._waiting == {}
+
+
 def test_a_stream_that_gave_up_waiting_leaves_nothing_behind(streams, jobs):
     streams.announcement(GRANT).cancel()
     assert jobs.announcements._waiting == {}
