@@ -48,7 +48,9 @@ def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permi
     if role is Role.AGENT:
         name = re.escape(host)
         own = rf"{_AGENT}(\.{name}|_fanout.*)?"
-        return _of_server(own, topic_write=_any(rf"{_SCHEDULER}(\..+)?"), topic_read=_any(rf"{_AGENT}(\.{name})?"))
+        # It calls itself to see whether calls reach it.
+        called = _any(rf"{_SCHEDULER}(\..+)?", rf"{_AGENT}\.{name}")
+        return _of_server(own, topic_write=called, topic_read=_any(rf"{_AGENT}(\.{name})?"))
     return Permissions(
         configure=_any(_EXCHANGE, _ANSWERS),
         write=_any(_EXCHANGE),

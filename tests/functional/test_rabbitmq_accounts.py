@@ -1,5 +1,6 @@
 """Accounts with the permissions that each role needs: calls go through, and nothing of others can be read."""
 
+import contextlib
 import queue
 import uuid
 
@@ -19,8 +20,9 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.notifier import FAILED, GROUP, SENT, publisher
 from fpga_pool.rpc.permissions import permissions
+from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, TARGET, answers, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, TARGET, Refusals, answers, transport
 from support.peers import agent_gate, scheduler_gate
 from support.waiting import wait_until
 
@@ -31,6 +33,8 @@ ROLES = {
     "one": permissions(Role.AGENT, "one.example"),
     "two": permissions(Role.AGENT, "two.example"),
 }
+#: How often servers look whether calls reach them.
+CALLED_EACH_S = 2.0
 
 
 class SchedulerEndpoint:
@@ -72,10 +76,19 @@ def pool(accounts):
     key = Ed25519PrivateKey.generate()
     transports = {name: transport(cfg.CONF, accounts.account(name)) for name in ROLES}
     scheduler = SchedulerEndpoint()
+    gate, refusals = scheduler_gate(key), Refusals()
     servers = [
-        server(transports["scheduler"], SCHEDULER_TOPIC, "s", [scheduler], scheduler_gate(key)),
+        ReachableServer(transports["scheduler"], SCHEDULER_TOPIC, "s", [scheduler], gate, refusals, CALLED_EACH_S),
         *(
-            server(transports[name], AGENT_TOPIC, f"{name}.example", [AgentEndpoint()], agent_gate(key))
+            ReachableServer(
+                transports[name],
+                AGENT_TOPIC,
+                f"{name}.example",
+                [AgentEndpoint()],
+                agent_gate(key),
+                refusals,
+                CALLED_EACH_S,
+            )
             for name in ("one", "two")
         ),
     ]
@@ -100,6 +113,25 @@ def test_each_role_can_call_what_it_has_to(pool):
     assert SchedulerAPI(transports["api"], Identity(Role.API, "a", key), timeout_s=30.0).hosts() == []
     SchedulerAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=30.0).wake()
     wait_until(lambda: scheduler.woken, "schedulers wake each other")
+
+
+def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, accounts):
+    transports, key, _ = pool
+    agents = AgentAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=1.0)
+    agent = SchedulerAPI(transports["one"], Identity(Role.AGENT, "one.example", key), timeout_s=1.0)
+
+    def is_answered(call, *arguments):
+        with contextlib.suppress(messaging.MessagingTimeout, messaging.MessageDeliveryFailure):
+            call(*arguments)
+            return True
+        return False
+
+    with kombu.Connection(f"amqp{accounts.account('two').removeprefix('rabbit')}") as connection:
+        connection.default_channel.exchange_delete(EXCHANGE)
+    assert not is_answered(agents.tiers, "one.example")
+    for name in ("one", "two"):
+        wait_until(lambda name=name: is_answered(agents.tiers, f"{name}.example"), f"agent {name} listens again")
+    wait_until(lambda: is_answered(agent.instance_leases, "one.example"), "the scheduler listens again")
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from fpga_pool.conf.catalogue import configured_catalogue, present_directory, pu
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, limit_unreadable, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, limit_unreadable, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
@@ -31,6 +32,9 @@ from fpga_pool.services.configured import (
     tiers,
 )
 from fpga_pool.services.loop import exclusive
+
+#: How often an agent looks whether calls reach it: many do at once.
+CALLED_EACH_S = 300.0
 
 
 @contextmanager
@@ -73,8 +77,9 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
         shelf = LibraryEndpoint(library, catalogue, trusted)
         endpoints = [AgentEndpoint(service), shelf, *([TierEndpoint(tiered)] if tiered is not None else [])]
+        gate = agent_gate(token_keys)
         commands = Commands(
-            server(messages, AGENT_TOPIC, settings.host, endpoints, agent_gate(token_keys), service.refusals)
+            ReachableServer(messages, AGENT_TOPIC, settings.host, endpoints, gate, service.refusals, CALLED_EACH_S)
         )
         limit_unreadable(service.refusals)
         service.on_speaking = commands.listen

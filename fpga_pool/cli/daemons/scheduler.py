@@ -23,9 +23,10 @@ from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.notifier import departures, publisher
+from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.loop import exclusive
@@ -37,6 +38,9 @@ from fpga_pool.store.options import open_store
 
 if TYPE_CHECKING:  # openstacksdk takes a second to load
     from fpga_pool.drivers.nova_api import TenantServers
+
+#: How often a scheduler looks whether calls reach it.
+CALLED_EACH_S = 60.0
 
 
 @contextmanager
@@ -94,7 +98,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         add_to_reports("Refused Calls", service.refusals.counts)
         endpoints = [SchedulerEndpoint(service)]
         gate = Gate(service.keys, SCHEDULER_METHODS)
-        listening = server(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals)
+        listening = ReachableServer(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals, CALLED_EACH_S)
         limit_unreadable(service.refusals)
         ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
         # Its shards are left first, so that others take them over while the last messages are answered.

@@ -1,0 +1,82 @@
+"""A server that listens again when calls do not reach it, although RabbitMQ is there.
+
+Only what listens declares the exchange and binds its queues, when its connection begins: where a peer has deleted the
+exchange, or a queue, nothing would arrive until the process starts again.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpga_pool.rpc.identity import Gate
+from fpga_pool.rpc.transport import EXCHANGE, GREETING, VERSION, Refusals, server
+
+LOG = logging.getLogger(__name__)
+
+
+class ReachableServer:
+    """A server (`rpc.transport.server`) that its own process calls every `interval_s`, through RabbitMQ.
+
+    Without an answer for half as long it listens again.  `start` and `stop` may be called again and again, in turns.
+    """
+
+    def __init__(
+        self,
+        transport: Any,
+        topic: str,
+        name: str,
+        endpoints: Sequence[object],
+        gate: Gate,
+        refusals: Refusals,
+        interval_s: float,
+    ) -> None:
+        self._name, self._interval_s = name, interval_s
+        self._server = server(transport, topic, name, endpoints, gate, refusals)
+        target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name, version=VERSION)
+        self._client = messaging.get_rpc_client(transport, target, timeout=interval_s / 2)
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin to take calls."""
+        self._server.start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, args=(self._ended,), name="rpc-reachable", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more calls."""
+        self._ended.set()
+        with self._lock:
+            self._server.stop()
+
+    def wait(self) -> None:
+        """Wait until calls that were taken are answered."""
+        self._server.wait()
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(self._interval_s):
+            # Twice: where RabbitMQ was away, what listens may connect later than what calls.
+            if not self._is_reached() and not self._is_reached():
+                self._listen_again(ended)
+
+    def _is_reached(self) -> bool:
+        """Return whether a call is answered; one waits for RabbitMQ as long as that is away."""
+        try:
+            self._client.call({}, GREETING)
+        except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure):  # no binding; no exchange
+            return False
+        except Exception as error:  # such as that of a transport that is closed
+            LOG.debug("server %s was not called: %s", self._name, error)
+        return True
+
+    def _listen_again(self, ended: threading.Event) -> None:
+        with self._lock:
+            if ended.is_set():
+                return
+            LOG.warning("no call reaches server %s; it declares its queues again", self._name)
+            self._server.stop()
+            self._server.wait()
+            self._server.start()
