@@ -6,6 +6,15 @@ from functools import partial
 
 WRONG_USAGE = 2
 
+#: What `--help` says of the programs whose options are those of a configuration.
+DESCRIPTIONS = {
+    "fpga-pool-agent": "Run the slots, the data port, the virtual machines and the egress limits of one host.",
+    "fpga-pool-api": "Serve the REST API and the dashboard of a pool of FPGA slots.",
+    "fpga-pool-scheduler": "Decide which slot of a pool runs what, command the agents, and keep the database.",
+    "fpga-pool-standalone": "Run a whole pool with simulated slots in one process, with REST API and dashboard.",
+    "fpga-pool-status": "Check whether the services of this version could start with this configuration.",
+}
+
 
 def _run(program: str, module: str, extra: str) -> int:
     """Run the `main` of a module; return the exit status."""

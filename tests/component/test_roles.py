@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -184,3 +185,14 @@ except ImportError as error:
     print(json.dumps(str(error)))
 """
     assert run_without(["msgspec"], program).endswith("No module named 'msgspec': pip install 'fpga_pool[nova]'")
+
+
+@pytest.mark.parametrize(
+    "entry", entry_points(group="console_scripts", module="fpga_pool.cli.roles"), ids=lambda e: e.name
+)
+def test_help_begins_with_what_the_program_is_for(entry):
+    command = [sys.executable, "-c", f"from fpga_pool.cli import roles; roles.{entry.attr}()", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    usage, description, _ = done.stdout.split("\n\n", 2)
+    assert usage.startswith("usage: ")
+    assert re.fullmatch(r"[A-Z][^.]+\.", description, re.DOTALL), description

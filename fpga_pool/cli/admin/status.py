@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
@@ -14,11 +15,14 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 
 from fpga_pool.api.policies import check_policy_file
 from fpga_pool.cli.command import one_line
+from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
 from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
 from fpga_pool.store.options import open_store
+
+PROGRAM = "fpga-pool-status"
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -88,9 +92,16 @@ def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
     return check
 
 
+class _Described(cfg.ConfigOpts):
+    """A configuration whose `--help` says what this program is for; upgradecheck reads the command line into it."""
+
+    def __call__(self, **options: Any) -> None:  # type: ignore[override]
+        super().__call__(prog=PROGRAM, description=DESCRIPTIONS[PROGRAM], **options)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `fpga-pool-status`."""
-    conf = cfg.ConfigOpts()
+    conf = _Described()
     register_opts(conf)
     return int(upgradecheck.main(conf, "fpga_pool", Checks(conf), list(sys.argv[1:] if argv is None else argv)))
 

@@ -31,6 +31,7 @@ from oslo_service import opts as service_options
 from oslo_service import systemd
 
 from fpga_pool.api.http.server import HttpServer, is_foreign, is_loopback
+from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -96,7 +97,14 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     log.register_options(conf)
     report_options.set_defaults(conf)
     register_profiler(conf)
-    read = partial(conf, list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
+    read = partial(
+        conf,
+        list(argv),
+        project="fpga_pool",
+        prog=program,
+        version=version("fpga_pool"),
+        description=DESCRIPTIONS.get(program),
+    )
     read()
     enable_profiler(conf, program, read)
     check_values(conf, policies=plans)

@@ -22,6 +22,7 @@ from fpga_pool.cli.daemons.process import (
     serve_metrics,
     warn_of_unknown_names,
 )
+from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -75,7 +76,8 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
     log.register_options(conf)
-    conf(list(argv), project="fpga_pool", prog=PROGRAM, version=version("fpga_pool"))
+    described = DESCRIPTIONS[PROGRAM]
+    conf(list(argv), project="fpga_pool", prog=PROGRAM, version=version("fpga_pool"), description=described)
     for group, option in (
         ("standalone", "state_dir"),
         ("standalone", "catalogue"),
