@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, get_origin
 
 import msgspec
-from flask import Flask, Response, current_app, g, jsonify, request
+from flask import Flask, Response, current_app, g, jsonify, redirect, request, url_for
 from flask.typing import ResponseReturnValue
 from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
 from oslo_policy.policy import Enforcer
@@ -83,8 +83,13 @@ def create_app(
 
 
 def list_versions() -> ResponseReturnValue:
-    """List the versions of the API."""
-    return jsonify({"versions": [versions.document(_root())]})
+    """List the versions of the API; a browser, which prefers HTML, is led to the dashboard."""
+    wanted = request.accept_mimetypes
+    prefers_page = wanted["text/html"] > wanted["application/json"]
+    listed = jsonify({"versions": [versions.document(_root())]})
+    response = redirect(url_for("dashboard"), 303) if prefers_page else listed
+    response.vary.add("Accept")
+    return response
 
 
 def show_version() -> ResponseReturnValue:

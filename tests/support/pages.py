@@ -23,7 +23,8 @@ README = "README"
 #: The test that runs commands as they are.
 PAGES_TEST = "functional/test_pages.py"
 #: A command that runs until it is stopped, and the output that says that it is ready.
-SERVER, READY = "fpga-pool-standalone", re.compile(r"^fpga-pool-standalone: ready on (\S+)$", re.MULTILINE)
+SERVER = "fpga-pool-standalone"
+READY = re.compile(rf"^{SERVER}: ready on (\S+)\n{SERVER}: dashboard on \S+$", re.MULTILINE)
 #: Of the pool as pages show it; that of the test has a port of its own.
 ENDPOINT = "http://127.0.0.1:9511"
 START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 240.0, 480.0, 120.0
@@ -163,8 +164,11 @@ def run(
     with contextlib.ExitStack() as running:
         endpoint = ENDPOINT
         if pool:
-            command, todo = (todo[0].text, todo[1:]) if starts else (SERVER, todo)
-            endpoint = running.enter_context(_running(command, directory, {**environment, "OS_API__PORT": "0"}))
+            command, todo = (todo[0], todo[1:]) if starts else (Command(0, SERVER, ""), todo)
+            said = running.enter_context(_running(command.text, directory, {**environment, "OS_API__PORT": "0"}))
+            if command.output and not agrees(command.output, said[0]):
+                return [f"{page.name}:{command.line}: {command.text}: shown\n{command.output}\nprinted\n{said[0]}"]
+            endpoint = said[1]
             environment["FPGA_POOL_ENDPOINT"] = endpoint
         if pool and not starts:  # the page says nothing of where the pool keeps its state
             database = home / ".local" / "state" / "fpga_pool" / "pool.sqlite"
@@ -177,8 +181,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _running(command: str, directory: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Start a pool, yield its address once it is ready, and stop it."""
+def _running(command: str, directory: Path, environment: Mapping[str, str]) -> Iterator[re.Match[str]]:
+    """Start a pool, yield what it prints with its address once it is ready, and stop it."""
     log = directory / "pool.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -188,7 +192,7 @@ def _running(command: str, directory: Path, environment: Mapping[str, str]) -> I
         wait_until(lambda: process.poll() is not None or READY.search(log.read_text()), f"{command}", START_TIMEOUT_S)
         ready = READY.search(log.read_text())
         assert ready is not None, f"{command} ended: {log.read_text()[-2000:]}"
-        yield ready[1]
+        yield ready
     finally:
         process.terminate()
         process.wait(STOP_TIMEOUT_S)

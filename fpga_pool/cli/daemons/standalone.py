@@ -10,6 +10,7 @@ from importlib.metadata import version
 from oslo_config import cfg
 from oslo_log import log
 
+from fpga_pool.api.dashboard.routes import PREFIX
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.process import (
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pool.start()
             url = api.start()
             freeze_long_lived_objects()
-            print(f"fpga-pool-standalone: ready on {url}", flush=True)
+            print(f"{PROGRAM}: ready on {url}\n{PROGRAM}: dashboard on {url}{PREFIX}", flush=True)
             ended.wait()
     except (ValueError, InvalidInput) as error:
         return complain(PROGRAM, error, WRONG_USAGE)

@@ -19,6 +19,27 @@ def test_lists_versions_and_shows_the_one_at_its_address(api):
     assert api.get(address).json["version"]["id"] == listed["id"]
 
 
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",  # Firefox
+        "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+        "application/json;q=0.5, text/*",
+    ],
+)
+def test_a_browser_is_led_from_the_root_to_the_dashboard(api, accept):
+    answer = api.get("/", headers={"Accept": accept}, base_url="http://localhost/accelerators")
+    assert (answer.status_code, answer.location) == (303, "/accelerators/dashboard/")
+    assert "Accept" in answer.vary
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/html, application/json", "image/png"])
+def test_clients_that_do_not_prefer_a_page_get_the_versions_at_the_root(api, accept):
+    answer = api.get("/", headers={} if accept is None else {"Accept": accept})
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    assert "Accept" in answer.vary
+
+
 @pytest.mark.parametrize("wanted", ["fpga 1.0", "fpga latest", "compute 2.90", ""])
 def test_answers_say_which_microversion_they_have(api, wanted):
     answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
