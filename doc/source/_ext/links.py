@@ -1,6 +1,6 @@
 """Checks the links of the built pages: one that leads to no file, or to no anchor of it, is a warning.
 
-Addresses of other sites are for `sphinx-build -b linkcheck`, which needs a network.
+Addresses of other sites are for `tox -e linkcheck`, which needs a network.
 """
 
 from html.parser import HTMLParser

@@ -11,7 +11,7 @@ pytest.importorskip("sphinx", reason="the documentation's extra is not installed
 ROOT = Path(__file__).parents[3]
 #: Servers that pages name as examples; on a reader's machine, or nowhere.
 EXAMPLES = re.compile(r"127\.0\.0\.1|localhost|controller|([\w-]+\.)*example\.(org|com|net)|\[?::1\]?")
-#: Addresses of other sites.  That they still answer, `sphinx-build -b linkcheck` says, where there is a network.
+#: Addresses of other sites.  That they still answer, `tox -e linkcheck` says, where there is a network.
 SITES = {
     "https://doi.org/10.1109/TPDS.2018.2829860",
     "https://doi.org/10.1109/TPDS.2020.3008725",
@@ -37,10 +37,33 @@ def test_links_to_missing_files_and_anchors_are_found(links, tmp_path):
     assert links.broken(tmp_path) == ["inner/b.html: ../a.html#no", "inner/b.html: c.png"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
-def test_links_of_a_markdown_page_lead_to_files(name):
-    targets = re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text())
-    assert [target for target in targets if "://" not in target and not (ROOT / target).is_file()] == []
+def lost(page):
+    """Return the links of a page in Markdown that lead to no file of the repository, or to no heading of a page."""
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if "://" not in link and not (target.is_file() and (not anchor or anchor in headings(target))):
+            found.append(link)
+    return found
+
+
+def headings(page):
+    """Return the anchors that forges give the headings of a page in Markdown."""
+    titles = re.findall(r"^#+ (.+)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_links_of_a_markdown_page_lead_to_files_and_headings(page):
+    assert lost(page) == []
+
+
+def test_links_of_a_markdown_page_that_lead_nowhere_are_found(tmp_path):
+    (tmp_path / "b.md").write_text("# One: two\n")
+    page = tmp_path / "a.md"
+    page.write_text("# Top\n[1](b.md#one-two) [2](#top) ![3](c.png) [4](b.md#one) [5](#no) [6](https://a.example)\n")
+    assert lost(page) == ["c.png", "b.md#one", "#no"]
 
 
 def test_addresses_of_other_sites_are_complete_and_known():
