@@ -58,6 +58,7 @@ LONG = (
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
     "functional/test_testbed.py",
+    "functional/test_whole_demo.py",
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
@@ -72,6 +73,7 @@ QUIET = (
     "functional/test_replanning.py",
     "functional/test_shaping.py",
     "functional/test_testbed.py",
+    "functional/test_whole_demo.py",
 )
 #: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.
 SENSITIVE: dict[str, str] = {}

@@ -350,7 +350,7 @@ def _kill(stage: _Stage) -> list[str]:
     done_s = time.monotonic() - killed_s
     _require(kept > 0, "a job ends as the same attempt")
     return [
-        f"SIGKILL to scheduler, API and agents while {len(computing)} jobs computed;",
+        f"SIGKILL to the process of scheduler, API and agents while {len(computing)} jobs computed;",
         f"started again, the pool answers after {down_s:.1f} s;",
         f"{kept} of these jobs ended in the same attempt, with the inputs that agents held;",
         f"after {done_s:.1f} s all {len(jobs)} results are right",

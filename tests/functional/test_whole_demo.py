@@ -1,0 +1,61 @@
+"""The demonstration as a visitor runs it, without arguments: its policies, its simulator and its acts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fpga_pool.experiments.acts import ACTS
+from fpga_pool.experiments.demo import POLICIES, ROUNDS
+
+#: What the lines of each act say when it has happened.
+SHOWN = {
+    "a virtual machine takes a slot": ("leased to the instance", "was evicted, and computed as attempt", "are right"),
+    "a gang comes to the foreground": ("was swapped to the foreground", "nothing was done twice"),
+    "the pool is killed": ("SIGKILL to", "started again", "ended in the same attempt", "results are right"),
+    "nothing is left": ("finds no lease", "accounted"),
+}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--json", "demo.json"]
+    environment = os.environ | {"COLUMNS": "80"}
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=550, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((directory / "demo.json").read_text())
+
+
+def test_the_default_policy_is_ahead_in_every_round(numbers):
+    """Plans differ by 14 % or more, and what is measured of one by less than 1 %."""
+    rows = numbers["policies"]
+    assert [row["policy"] for row in rows] == [*POLICIES] * ROUNDS
+    for number in range(ROUNDS):
+        ours, *others = rows[number * len(POLICIES) :][: len(POLICIES)]
+        for name in ("planned_s", "simulated_s", "measured_s"):
+            assert ours[name] <= min(other[name] for other in others), (number, name)
+
+
+def test_every_result_is_right_and_no_batch_is_shorter_than_its_bound(numbers):
+    for row in numbers["policies"]:
+        assert row["right"] == row["jobs"] == 72
+        assert 0 < row["bound_s"] <= row["measured_s"]
+
+
+def test_the_simulator_predicts_what_is_measured(numbers):
+    """A busy machine can only lengthen a batch: it is compared with the shortest of each policy."""
+    for policy in POLICIES:
+        rows = [row for row in numbers["policies"] if row["policy"] == policy]
+        shortest = min(rows, key=lambda row: row["measured_s"])
+        assert abs(shortest["error"]) <= 0.03, shortest
+
+
+def test_every_act_happens(numbers):
+    said = {act["name"]: " ".join(act["lines"]) for act in numbers["acts"]}
+    assert (list(said), len(said)) == (list(SHOWN), ACTS)
+    assert [(name, word) for name, words in SHOWN.items() for word in words if word not in said[name]] == []
