@@ -8,6 +8,8 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fpga_pool.core.lattice.listing import first_fpgas
@@ -23,6 +25,8 @@ _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#
 
 #: Offset and height of the bars of a slot, in rows: transfers, planned and actual computation.
 _TRANSFER, _PLANNED, _ACTUAL = (-0.36, 0.1), (-0.14, 0.3), (0.22, 0.38)
+#: From the middle of a tick to its ends.
+_TICK = 0.1
 
 
 def draw_gantt(
@@ -31,8 +35,9 @@ def draw_gantt(
 ) -> list[Path]:  # fmt: skip
     """Draw a batch on its slots, in seconds since time 0 of the plan; return the files written.
 
-    Each slot has planned transfers of inputs (thin), planned computation (pale) and, below, actual loads (hatched) and
-    computation.  Vertical lines are the lower bound and the planned end of the batch.  `slots` have their history.
+    Each slot has planned transfers of inputs (thin), when each was complete (ticks), planned computation (pale) and,
+    below, actual loads (hatched) and computation.  Vertical lines are the lower bound and the planned end of the batch.
+    `slots` have their history.
     """
     rows = sorted({job.slot for job in jobs if job.slot}, key=_natural)
     functions = sorted({job.function for job in jobs})
@@ -51,6 +56,8 @@ def draw_gantt(
         face = colour[job.function]
         for piece in job.transfer:
             bar(job.slot, _TRANSFER, late_s + piece.begin_s, late_s + piece.end_s, color=face)
+        if job.transfer and job.staged_at is not None:
+            _tick(axes, rows.index(job.slot) + _TRANSFER[0], job.staged_at - begin)
         if job.start_s is not None and job.end_s is not None:
             planned = late_s + job.start_s, late_s + job.end_s
             bar(job.slot, _PLANNED, *planned, color=face, alpha=0.4, edgecolor="white")
@@ -73,13 +80,23 @@ def draw_gantt(
     axes.set_xlabel("seconds since time 0 of the plan")
     axes.set_title(f"{title}: transfer of inputs (thin), planned (pale) and actual computation", fontsize=10)
     handles += [Patch(color=colour[name], label=name) for name in functions]
-    handles.append(Patch(facecolor=_LOAD[0], hatch=_LOAD[1], label="load"))
+    handles += [Patch(facecolor=_LOAD[0], hatch=_LOAD[1], label="load"), _arrival()]
     figure.legend(handles=handles, fontsize=8, loc="outside lower center", ncols=len(handles))
     written = [path.with_suffix(f".{suffix}") for suffix in formats]
     for target in written:
         figure.savefig(target, dpi=120)
     plt.close(figure)
     return written
+
+
+def _arrival() -> Line2D:
+    """Return what a legend says of the ticks."""
+    return Line2D([], [], color="black", marker="|", linestyle="", label="input complete")
+
+
+def _tick(axes: Axes, row: float, at_s: float) -> None:
+    """Mark when an input was complete."""
+    axes.plot([at_s, at_s], [row - _TICK, row + _TICK], color="black", linewidth=0.8, zorder=3)
 
 
 def loads(slot: Slot) -> list[tuple[float, float]]:
@@ -101,7 +118,10 @@ _ROW_IN, _TALLEST_IN = 0.22, 60.0
 
 
 def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: str, path: Path) -> None:
-    """Draw what each row did from time 0 to the end, into a file (.svg or .png); rows without spans are there too."""
+    """Draw what each row did from time 0 to the end, into a file (.svg or .png); rows without spans are there too.
+
+    Planned transfers of inputs are thin, above what their slot did; a tick says when one was complete.
+    """
     order = sorted({*rows, *(span.row for span in spans)}, key=_natural)
     place = {row: number for number, row in enumerate(order)}
     names = sorted({span.name for span in spans if span.what not in _MARKS})
@@ -112,12 +132,15 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     height_in = min(_ROW_IN * len(order) + 1.6, _TALLEST_IN)
     figure, axes = plt.subplots(figsize=(12, height_in), layout="constrained")
     for span in spans:
+        if span.what == "arrival":
+            _tick(axes, place[span.row] + _TRANSFER[0], span.begin_s)
+            continue
         face, hatch = _MARKS.get(span.what) or (colour[span.name], "")
         # An instance holds a slot; what is loaded there is drawn over it.
-        tall = 0.9 if span.what == "instance" else 0.6
+        middle, tall = {"instance": (0.0, 0.9), "transfer": _TRANSFER}.get(span.what, (0.0, 0.6))
         axes.broken_barh(
             [(span.begin_s, span.end_s - span.begin_s)],
-            (place[span.row] - tall / 2, tall),
+            (place[span.row] + middle - tall / 2, tall),
             facecolor=face,
             hatch=hatch,
             edgecolor="white",
@@ -129,8 +152,9 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     axes.set_xlim(0.0, max(end_s, 1e-9))
     axes.set_xlabel("simulated seconds")
     axes.set_title(title, fontsize=10)
-    patches = [Patch(facecolor=colour[name], label=name) for name in names[: len(_COLOURS_OF_WORK)]]
+    patches: list[Any] = [Patch(facecolor=colour[name], label=name) for name in names[: len(_COLOURS_OF_WORK)]]
     patches += [Patch(facecolor=face, hatch=hatch, label=what) for what, (face, hatch) in _MARKS.items()]
+    patches.append(_arrival())
     figure.legend(handles=patches, fontsize=7, loc="outside lower center", ncols=min(len(patches), 8))
     figure.savefig(path, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)

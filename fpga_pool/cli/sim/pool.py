@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum length of lists in the report (default: %(default)s)",
     )
-    parser.add_argument("--gantt", metavar="FILE", help="draw the activity of slots and processors (.svg or .png)")
+    parser.add_argument(
+        "--gantt", metavar="FILE", help="draw the activity of slots and processors, and the inputs (.svg or .png)"
+    )
     parser.add_argument("--animation", metavar="FILE", help="show gangs on their tiers over time (.svg, for a browser)")
     add_seed(parser, "pool")
 
@@ -136,4 +138,5 @@ def _draw(simulation: ScenarioRun, path: Path) -> None:
     from fpga_pool.experiments.charts import draw_pool
 
     now_s = simulation.now_s
-    draw_pool(simulation.recorder.spans(now_s), simulation.rows, now_s, Path(simulation.scenario.path).name, path)
+    spans = simulation.recorder.spans(now_s) + simulation.recorder.transfers
+    draw_pool(spans, simulation.rows, now_s, Path(simulation.scenario.path).name, path)

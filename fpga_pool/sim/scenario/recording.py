@@ -39,7 +39,7 @@ class Span:
     row: str
     begin_s: float
     end_s: float
-    #: load, run, fault, instance or process; and the function, holder or gang.
+    #: load, run, fault, instance, process, transfer (planned) or arrival; and the function, holder or gang.
     what: str
     name: str
 
@@ -49,6 +49,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.history: list[Happening] = []
+        #: How inputs that arrived were planned to move, and when each was complete.
+        self.transfers: list[Span] = []
         self._spans: list[Span] = []
         #: What each row does now, and since when, by the key of what does it.
         self._open: dict[str, tuple[str, str, str, float]] = {}
@@ -64,6 +66,8 @@ class Recorder:
             self.history.append(happened)
         if isinstance(after, Slot | Process | Lease):
             self._follow(f"{noun} {name}", _use(after), now_s)
+        elif isinstance(after, Job) and after.staged_at is not None and (before is None or before.staged_at is None):
+            self.transfers += _moves(after, after.staged_at)
 
     def spans(self, now_s: float) -> list[Span]:
         """Return what every row did, what is not over until now."""
@@ -91,6 +95,15 @@ def _new_entries(before: Any, after: Any) -> Iterator[HistoryEntry]:
             break
         new.append(entry)
     yield from reversed(new)
+
+
+def _moves(job: Job, staged_at: float) -> Iterator[Span]:
+    """Yield the planned pieces of the transfer of an input, and its arrival; none where no transfer is planned."""
+    for piece in job.transfer:
+        begin_s, end_s = ((job.dispatched_at or 0.0) + at_s for at_s in (piece.begin_s, piece.end_s))
+        yield Span(job.slot, begin_s, end_s, "transfer", job.function)
+    if job.transfer:
+        yield Span(job.slot, staged_at, staged_at, "arrival", job.function)
 
 
 def _where(thing: Any) -> str:

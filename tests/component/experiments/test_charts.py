@@ -14,7 +14,7 @@ BATCH = Batch(
 JOB = Job(
     uuid="j", batch_uuid="b", project_id="p", user_id="u", index=0, name="n", function="aes", requester="r",
     input_bytes=10, created_at=0.0, host="node", slot="node/c/s", dispatched_at=100.0, start_s=1.0, end_s=4.0,
-    transfer=(RateSegment(begin_s=0.0, end_s=1.0, bps=80.0),), started_at=101.5, finished_at=104.5,
+    transfer=(RateSegment(begin_s=0.0, end_s=1.0, bps=80.0),), staged_at=101.25, started_at=101.5, finished_at=104.5,
 )  # fmt: skip
 SLOT = Slot(
     name="node/c/s", host="node", card="node/c", region="s", board="demo", kind="small",
@@ -41,7 +41,7 @@ def test_chart_names_what_it_shows(tmp_path):
     )
     (path,) = draw_gantt(BATCH, [JOB, waiting], [SLOT], "one job", tmp_path / "gantt", formats=["svg"])
     comments = "".join(node.text or "" for node in _with_comments(path).iter() if node.tag is ElementTree.Comment)
-    for word in ("lower bound", "planned end", "load", "aes", "node/c/s"):
+    for word in ("lower bound", "planned end", "load", "aes", "input complete", "node/c/s"):
         assert f" {word} " in comments, word
 
 
