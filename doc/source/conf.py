@@ -31,7 +31,7 @@ extensions = [
 _ETC = Path(__file__).parents[2] / "etc" / "fpga_pool"
 config_generator_config_file = [(str(_ETC / "fpga-pool-config-generator.conf"), "_samples/fpga-pool")]
 policy_generator_config_file = [(str(_ETC / "fpga-pool-policy-generator.conf"), "_samples/fpga-pool")]
-# Tests run the notebooks.  One whose result is the same on every machine asks to be run here, too, for its pictures.
+# Notebooks have outputs of one run, which tests compare.  One whose outputs are the same on every machine is run here.
 nb_execution_mode = "off"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
