@@ -254,4 +254,7 @@ def test_silent_and_dripping_connections_do_not_delay_requests(pool, serve):
             began_s = time.monotonic()
             assert ask(url, "GET", "/v1/slots")[0] == 200
             times_s.append(time.monotonic() - began_s)
+    print(
+        f"198 of 200 within {1000 * sorted(times_s)[-3]:.0f} ms, one of two within {1000 * sorted(times_s)[100]:.1f} ms"
+    )
     assert sorted(times_s)[-3] < 1.0
