@@ -162,10 +162,13 @@ class Faults:
 
     def _setting(self, name: str, clock: Clock) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
-            # A scheduler that starts ahead of the others would make it an hour later for all of them.
-            ahead = () if name.startswith("scheduler") else (HOUR_S,)
-            clock.set(rng.choice((-HOUR_S, 0, *ahead)))
-            if rng.random() < 0.5:
+            by_s = rng.choice((-HOUR_S, 0, HOUR_S))
+            clock.set(by_s)
+            if name.startswith("scheduler") and by_s > 0:
+                # One that started ahead of the others would make it an hour later for all of them.
+                time.sleep(rng.uniform(0.5, 3.0))
+                clock.set(0)
+            elif rng.random() < 0.5:
                 self._killing(name)(rng)
 
         return act
