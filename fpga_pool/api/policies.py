@@ -1,9 +1,13 @@
 """oslo.policy: a documented rule for each operation of the table, and their enforcement."""
 
+import logging
 import math
 import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -15,12 +19,18 @@ from fpga_pool.api.personas import OTHER_PROJECTS, RAISED, Persona, base_rules
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
 
+LOG = logging.getLogger(__name__)
+
 #: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
 #: The rules of lists of other projects' objects, of designs of other projects, and of priorities above 0.
 OTHERS, DELETE_OTHERS = "fpga_pool:list_other_projects", "fpga_pool:delete_design_of_other_projects"
 RAISE = "fpga_pool:raise_priority"
+
+_GROUP, _PREFIX = "oslo_policy", "fpga_pool:"
+#: What oslo.policy raises of a file that is no mapping of names to rules.
+_NO_RULES = (ValueError, AttributeError, TypeError)
 
 
 def rule_name(operation: Operation) -> str:
@@ -86,11 +96,63 @@ def list_rules() -> list[policy.RuleDefault]:
 
 
 def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return the enforcer of the default rules and of the policy files that `conf` names."""
+    """Return the enforcer of the default rules and of the policy files that `conf` names.
+
+    InvalidInput where a file is absent or cannot be meant so: oslo.policy would go on with other rules, and say so in
+    the log at most.
+    """
+    enforcer = _enforcer(conf)
+    for option, places in (
+        ("policy_file", [conf.oslo_policy.policy_file]),
+        ("policy_dirs", conf.oslo_policy.policy_dirs),
+    ):
+        chosen = conf.get_location(option, _GROUP)
+        if chosen is not None and chosen.location.is_user_controlled:
+            for place in places:
+                if conf.find_file(place) is None:
+                    raise InvalidInput(f"[{_GROUP}] {option}: {place} does not exist")
+    misunderstood: list[str] = []
+    try:
+        with _heard(misunderstood):
+            enforcer.load_rules()
+        enforcer.check_rules(raise_on_violation=True)
+    except _NO_RULES as error:
+        raise InvalidInput(
+            f"[{_GROUP}] policy_file: expected YAML that gives each name a rule: {' '.join(str(error).split())}"
+        ) from None
+    except policy.InvalidDefinitionError as error:
+        raise InvalidInput(f"[{_GROUP}] policy_file: {error}") from None
+    if misunderstood:
+        raise InvalidInput(f"[{_GROUP}] policy_file: {misunderstood[0]}")
+    unknown = [
+        name for name in enforcer.file_rules if name.startswith(_PREFIX) and name not in enforcer.registered_rules
+    ]
+    if unknown:
+        near = "".join(f"; do you mean {one}?" for one in get_close_matches(unknown[0], enforcer.registered_rules, n=1))
+        raise InvalidInput(f"[{_GROUP}] policy_file: no operation has a rule {unknown[0]}{near}")
+    return enforcer
+
+
+def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
     enforcer = policy.Enforcer(conf)
     enforcer.register_defaults(list_rules())
-    enforcer.load_rules()
     return enforcer
+
+
+@contextmanager
+def _heard(misunderstood: list[str]) -> Iterator[None]:
+    """Collect what the parser of oslo.policy logs as wrong: it raises nothing, and such a rule allows nobody."""
+    parser = logging.getLogger("oslo_policy._parser")
+
+    def hear(record: logging.LogRecord) -> bool:
+        misunderstood.append(record.getMessage())
+        return False
+
+    parser.addFilter(hear)
+    try:
+        yield
+    finally:
+        parser.removeFilter(hear)
 
 
 def default_enforcer() -> policy.Enforcer:
@@ -100,20 +162,14 @@ def default_enforcer() -> policy.Enforcer:
     return make_enforcer(conf)
 
 
-def check_policy_file(conf: cfg.ConfigOpts) -> None:
-    """Raise InvalidInput unless every rule that the policy files of `conf` define refers to rules that exist."""
-    try:
-        make_enforcer(conf).check_rules(raise_on_violation=True)
-    except policy.InvalidDefinitionError as error:
-        raise InvalidInput(f"[oslo_policy] policy_file: {error}") from None
-
-
 def get_enforcer() -> policy.Enforcer:
     """Return the configured enforcer, as the tools of oslo.policy want it."""
     conf = cfg.ConfigOpts()
     places = [word for word in sys.argv[1:] if word.startswith(("--config-file=", "--config-dir="))]
     conf(places, project="fpga_pool")
-    return make_enforcer(conf)
+    enforcer = _enforcer(conf)
+    enforcer.load_rules()
+    return enforcer
 
 
 class Authorizer:
@@ -147,6 +203,11 @@ class Authorizer:
         return allowed
 
     def _decide(self, name: str, caller: RequestContext) -> bool:
+        try:
+            self._enforcer.load_rules()
+        except _NO_RULES as error:
+            # It is read again when it changes.
+            LOG.error("policy files: the rules from before stay in force: %s", " ".join(str(error).split()))  # noqa: TRY400
         target = {"project_id": caller.project_id, "user_id": caller.user_id}
         try:
             return bool(self._enforcer.authorize(name, target, caller))

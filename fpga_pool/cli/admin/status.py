@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-from fpga_pool.api.policies import check_policy_file
+from fpga_pool.api.policies import make_enforcer
 from fpga_pool.cli.command import one_line
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
@@ -64,7 +64,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.SUCCESS, f"{len(configured_catalogue(self._conf).functions)} functions")
 
     def _policy_file(self) -> Result:
-        check_policy_file(self._conf)
+        make_enforcer(self._conf)
         return Result(Code.SUCCESS)
 
     def _schema(self) -> Result:

@@ -1,12 +1,19 @@
 """Every operation with every persona, by tokens that Keystone's own middleware reads, and with other projects' ids."""
 
+import os
+import time
+
 import pytest
+from oslo_config import cfg
 from playwright.sync_api import expect
 from werkzeug.test import Client
 
+from fpga_pool.api.app import create_app
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.operations import OPERATIONS
+from fpga_pool.api.policies import make_enforcer
 from fpga_pool.api.stack import make_application
+from fpga_pool.model.exceptions import InvalidInput
 from support.browser import PATIENCE_MS, running_browser, watched_page
 from support.personas import PERSONAS, keystone_configuration, known_tokens
 from support.waiting import wait_until
@@ -328,3 +335,54 @@ def test_the_dashboard_asks_for_a_token_and_shows_what_it_may_see(pool, keystone
             dashboard.complaints.clear()
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "nosuch.yaml does not exist"),
+        (
+            '"fpga_pool:list_slotz": "role:admin"',
+            "no operation has a rule fpga_pool:list_slotz; do you mean fpga_pool:",
+        ),
+        ('"fpga_pool:list_slots": "rule:nosuch"', "Policies ['fpga_pool:list_slots'] are not well defined"),
+        ('"fpga_pool:list_slots": "role:reader or admin"', "Failed to understand rule admin"),
+        ('"fpga_pool:list_slots: [', "expected YAML that gives each name a rule: while scanning a quoted scalar"),
+        ("- fpga_pool:list_slots", "expected YAML that gives each name a rule: "),
+        ('"fpga_pool:list_slots": 5', "expected YAML that gives each name a rule: "),
+    ],
+)
+def test_a_policy_file_that_cannot_be_meant_so_stops_the_start(tmp_path, caplog, text, complaint):
+    name = "nosuch.yaml" if text is None else "policy.yaml"
+    (tmp_path / "policy.yaml").write_text(text or "")
+    conf = with_policy_file(tmp_path, name)
+    with pytest.raises(InvalidInput) as refused:
+        make_enforcer(conf)
+    assert str(refused.value).startswith(f"[oslo_policy] policy_file: {complaint}")
+    assert "\n" not in str(refused.value)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_policy_file_that_is_broken_while_the_api_runs_leaves_the_rules_as_they_were(pool, tmp_path, caplog):
+    file = tmp_path / "policy.yaml"
+    file.write_text('"fpga_pool:list_hosts": "role:visitor"\n')
+    api = create_app(pool, enforcer=make_enforcer(with_policy_file(tmp_path, file.name))).test_client()
+
+    def statuses():
+        return [api.get("/v1/hosts", headers={"X-Roles": role}).status_code for role in ("visitor", "reader")]
+
+    assert statuses() == [200, 403]
+    file.write_text('"fpga_pool:list_hosts: [')
+    os.utime(file, (1, time.time() + 10))
+    wait_until(lambda: "the rules from before stay in force" in (statuses(), caplog.text)[1], "the file is read")
+    assert statuses() == [200, 403]
+    file.write_text('"fpga_pool:list_hosts": "role:reader"\n')
+    os.utime(file, (1, time.time() + 20))
+    wait_until(lambda: statuses() == [403, 200], "the file is followed")
+
+
+def with_policy_file(directory, name):
+    (directory / "api.conf").write_text(f"[oslo_policy]\npolicy_file = {name}\n")
+    conf = cfg.ConfigOpts()
+    conf([f"--config-file={directory}/api.conf"], project="fpga_pool")
+    return conf
