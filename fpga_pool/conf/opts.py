@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from importlib.metadata import version
 from pathlib import Path
 
 from oslo_config import cfg
@@ -41,6 +42,18 @@ def register_opts(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
         conf.register_opts(options, group)
 
 
+def read_files(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], description: str | None) -> None:
+    """Read the command line and the files that it names; InvalidInput names one that cannot be read."""
+    try:
+        conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"), description=description)
+    except OSError as error:
+        raise InvalidInput(f"{error.filename}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"a configuration file is no UTF-8: {error}") from None
+    except SystemExit as end:  # with 1 for a wrong value, with 2 for an unknown option
+        raise SystemExit(2 if end.code else 0) from None
+
+
 def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
     """Read every option once, because oslo.config finds a wrong value only then; InvalidInput names the first."""
     for group, options in list_opts() if policies else FIXED:
@@ -49,7 +62,9 @@ def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
                 conf[group.name][option.name]
             except cfg.ConfigSourceValueError as error:
                 reason = str(error).rpartition(" is not valid: ")[2]
-                raise InvalidInput(f"[{group.name}] {option.name}: {reason}") from None
+                found = _written(conf, group.name, option.name)
+                more = f", found {found!r}" if found and found not in reason else ""
+                raise InvalidInput(f"[{group.name}] {option.name}: {reason}{more}") from None
     scheduler.check_default_policy(conf)
 
 
@@ -60,9 +75,7 @@ def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:
     """
     known = {group.name: set(conf[group.name]) for group, _ in (list_opts() if policies else FIXED)}
     found = []
-    for file in _files(conf):
-        sections: dict[str, dict[str, object]] = {}
-        cfg.ConfigParser(str(file), sections).parse()
+    for file, sections in _files(conf):
         for group, values in sections.items():
             if group.lower() in known:
                 options = known[group.lower()]
@@ -73,10 +86,21 @@ def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:
     return found
 
 
-def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
-    yield from map(Path, conf.config_file)
-    for directory in conf.config_dir:
-        yield from sorted(Path(directory).glob("*.conf"))
+def _files(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
+    """Yield each file of `conf` with its groups, and what is written there of each name."""
+    for file in [
+        *map(Path, conf.config_file),
+        *(file for directory in conf.config_dir for file in sorted(Path(directory).glob("*.conf"))),
+    ]:
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(file), sections).parse()
+        yield file, sections
+
+
+def _written(conf: cfg.ConfigOpts, group: str, option: str) -> str:
+    """Return what the last file has for an option; "" where none has it."""
+    given = [sections[group][option][-1] for _, sections in _files(conf) if option in sections.get(group, {})]
+    return given[-1] if given else ""
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.metrics.table import NOTIFICATIONS
 from fpga_pool.model.catalogue import Board
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -72,7 +73,10 @@ class StandalonePool:
         self._conf = conf
         self._instruments = instruments or Instruments()
         self._state_dir = Path(conf.standalone.state_dir)
-        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(f"[standalone] state_dir: {self._state_dir}: {error.strerror}") from None
         self._lock = exclusive(
             self._state_dir / "lock",
             f"another pool runs on {self._state_dir}; use another --state-dir for this one",

@@ -80,6 +80,10 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.SUCCESS)
 
 
+#: Exit status where no check was made, as oslo.upgradecheck has it for what it does not expect.
+_NOT_CHECKED = 255
+
+
 def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
     """Return a check that fails where a look raises an error of the pool or of its configuration."""
 
@@ -103,7 +107,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `fpga-pool-status`."""
     conf = _Described()
     register_opts(conf)
-    return int(upgradecheck.main(conf, "fpga_pool", Checks(conf), list(sys.argv[1:] if argv is None else argv)))
+    try:
+        return int(upgradecheck.main(conf, "fpga_pool", Checks(conf), list(sys.argv[1:] if argv is None else argv)))
+    except (cfg.Error, OSError, UnicodeDecodeError) as error:
+        print(f"fpga-pool-status: {one_line(error)}", file=sys.stderr)
+        return _NOT_CHECKED
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from oslo_service import systemd
 
 from fpga_pool.api.http.server import HttpServer, is_foreign, is_loopback
 from fpga_pool.cli.roles import DESCRIPTIONS
-from fpga_pool.conf.opts import check_values, register_opts, unknown_names
+from fpga_pool.conf.opts import check_values, read_files, register_opts, unknown_names
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
@@ -97,19 +97,11 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     log.register_options(conf)
     report_options.set_defaults(conf)
     register_profiler(conf)
-    read = partial(
-        conf,
-        list(argv),
-        project="fpga_pool",
-        prog=program,
-        version=version("fpga_pool"),
-        description=DESCRIPTIONS.get(program),
-    )
+    read = partial(read_files, conf, program, argv, DESCRIPTIONS.get(program))
     read()
     enable_profiler(conf, program, read)
     check_values(conf, policies=plans)
-    log.setup(conf, "fpga_pool", version("fpga_pool"))
-    warn_of_unknown_names(conf, policies=plans)
+    begin_to_log(conf, policies=plans)
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
     return conf
@@ -131,8 +123,14 @@ class _Version:
         return version("fpga_pool")
 
 
-def warn_of_unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
-    """Log what is in the files of a configuration and no option reads; other programs may read it there."""
+def begin_to_log(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
+    """Log as configured, first what is in the files and no option reads: other programs may read it there."""
+    try:
+        log.setup(conf, "fpga_pool", version("fpga_pool"))
+    except log.LogConfigError as error:
+        raise InvalidInput(f"[DEFAULT] log_config_append: {error.log_config}: {error.err_msg}") from None
+    except OSError as error:
+        raise InvalidInput(f"[DEFAULT] log_file: {error.filename} cannot be written: {error.strerror}") from None
     for said in unknown_names(conf, policies=policies):
         LOG.warning("%s", said)
 

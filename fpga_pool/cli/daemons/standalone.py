@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from oslo_config import cfg
 from oslo_log import log
@@ -17,15 +16,15 @@ from fpga_pool.cli.daemons.process import (
     FAILED,
     OK,
     WRONG_USAGE,
+    begin_to_log,
     complain,
     freeze_long_lived_objects,
     instruments,
     serve_metrics,
-    warn_of_unknown_names,
 )
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import server_tls
-from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.conf.opts import check_values, read_files, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.services.embedded import StandalonePool
 
@@ -77,8 +76,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
     log.register_options(conf)
-    described = DESCRIPTIONS[PROGRAM]
-    conf(list(argv), project="fpga_pool", prog=PROGRAM, version=version("fpga_pool"), description=described)
+    read_files(conf, PROGRAM, argv, DESCRIPTIONS[PROGRAM])
     for group, option in (
         ("standalone", "state_dir"),
         ("standalone", "catalogue"),
@@ -88,8 +86,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
         if conf[option] is not None:
             conf.set_override(option, conf[option], group)
     check_values(conf)
-    log.setup(conf, "fpga_pool")
-    warn_of_unknown_names(conf)
+    begin_to_log(conf)
     return conf
 
 

@@ -78,6 +78,8 @@ class SimulatedRunner(Runner):
         self._params = params or ProgressParams()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in directory.glob("*.new"):  # by a process that was killed while it wrote
+            left.unlink(missing_ok=True)
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:

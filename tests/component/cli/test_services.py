@@ -150,7 +150,11 @@ def test_a_start_that_fails_is_one_line_and_a_status(launch):
 def test_a_wrong_configuration_is_one_line_and_another_status(launch, config):
     config.write_text("[api]\nport = 99999\n")
     process = launch("at-once", "at-once")
-    assert process.end() == (2, [], "fpga-pool-test: [api] port: Should be less than or equal to 65535\n")
+    assert process.end() == (
+        2,
+        [],
+        "fpga-pool-test: [api] port: Should be less than or equal to 65535, found '99999'\n",
+    )
 
 
 def test_a_hangup_has_the_log_level_read_again_and_the_end_is_in_order(launch, config, tmp_path):
@@ -207,15 +211,46 @@ def test_a_service_that_plans_nothing_loads_no_policy(module):
             "[api] tls_key: required because tls_cert is /api.pem; set both or none",
         ),
         ("nonsense\n", "Failed to parse "),
+        ("[api]\ntls_cert = \xff\n", "a configuration file is no UTF-8: "),
     ],
 )
 def test_the_embedded_pool_refuses_a_wrong_configuration_in_one_line(tmp_path, capsys, text, complaint):
     path = tmp_path / "pool.conf"
-    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n{text}")
+    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n{text}", encoding="latin-1")
     status = standalone.main([f"--config-file={path}", f"--state-dir={tmp_path}/state", "--port=0"])
     assert status == WRONG_USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
+
+
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys):
+    complaint = f"{tmp_path}: cannot be read: Is a directory\n"
+    assert standalone.main([f"--config-file={tmp_path}"]) == WRONG_USAGE
+    assert capsys.readouterr().err == f"fpga-pool-standalone: {complaint}"
+    assert Process(tmp_path, "at-once", "at-once").end() == (2, [], f"fpga-pool-test: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("--log-file=/nowhere/log", "[DEFAULT] log_file: /nowhere/log cannot be written: No such file or directory"),
+        ("--log-config-append=/nowhere/log", "[DEFAULT] log_config_append: /nowhere/log: "),
+        ("--state-dir=/dev/null", "[standalone] state_dir: /dev/null: File exists"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_line(config, word, complaint):
+    command = [sys.executable, "-m", "fpga_pool.cli.daemons.standalone", f"--config-file={config}", "--port=0", word]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended.returncode == WRONG_USAGE
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"fpga-pool-standalone: {complaint}")
+
+
+def test_a_wrong_value_on_the_command_line_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit) as ended:
+        standalone.main(["--port=99999"])
+    assert ended.value.code == WRONG_USAGE
+    assert "--port" in capsys.readouterr().err
 
 
 def test_the_embedded_pool_notices_a_taken_port_before_its_agents_start(tmp_path):

@@ -95,3 +95,11 @@ def test_a_rule_that_refers_to_no_other_fails(check, tmp_path):
     (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "rule:nosuch"\n')
     code, found = check(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
     assert (code, found["Policy file of the API"][0]) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["none", "."])
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys, name):
+    assert status.main([f"--config-file={tmp_path / name}", "upgrade", "check"]) == 255
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fpga-pool-status: ")
+    assert str(tmp_path) in line

@@ -17,8 +17,8 @@ GENERATOR = ROOT / "etc/fpga_pool/fpga-pool-config-generator.conf"
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[api]\nport = 99999", "[api] port: Should be less than or equal to 65535"),
-        ("[scheduler]\nshards = 0", "[scheduler] shards: Should be greater than or equal to 1"),
+        ("[api]\nport = 99999", "[api] port: Should be less than or equal to 65535, found '99999'"),
+        ("[scheduler]\nshards = 0", "[scheduler] shards: Should be greater than or equal to 1, found '0'"),
         ("[scheduler]\nshard_by = zone", "[scheduler] shard_by: Valid values are [number, availability_zone]"),
         ("[agent]\ndata_bind_address = here", "[agent] data_bind_address: "),
         ("[agent]\negress_mbps = fast", "[agent] egress_mbps: could not convert string to float: 'fast'"),
