@@ -142,6 +142,45 @@ def test_a_slot_is_drained_and_resumed_by_keyboard(pool, dashboard):
     assert not client.slot(second.uuid).slot.drain_requested
 
 
+def test_a_card_and_a_host_are_drained_and_resumed(pool, dashboard):
+    page, client = dashboard.page, pool.client
+    detail, title = page.locator("#detail"), page.locator("#detail h2")
+    first = min(client.slots(), key=lambda slot: slot.name)
+    card = f"{first.host}/{first.card}"
+
+    def drained():
+        return {slot.name for slot in client.slots() if slot.drain_requested}
+
+    def drain():
+        detail.get_by_role("button", name="Drain").press("Enter")
+        page.get_by_role("textbox", name="Reason").fill(HOSTILE)
+        page.keyboard.press("Enter")
+        expect(detail.get_by_role("button", name="Drain")).to_have_count(0)
+
+    def resume():
+        detail.get_by_role("button", name="Resume").press("Enter")
+        expect(detail.get_by_role("button", name="Resume")).to_have_count(0)
+        assert drained() == set()
+
+    dashboard.open("pool")
+    page.locator(f".slot[data-uuid='{first.uuid}']").click()
+    detail.get_by_role("button", name=first.card, exact=True).press("Enter")
+    expect(title).to_have_text(f"card {card}")
+    expect(detail.get_by_role("heading", name="Links")).to_be_visible()
+    assert serious_findings(page) == []
+    drain()
+    expect(detail.locator(".badge").first).to_have_text("out of service")
+    assert drained() == {slot.name for slot in client.slots() if slot.name.startswith(f"{card}/")}
+    resume()
+    detail.get_by_role("button", name=first.host, exact=True).press("Enter")
+    expect(title).to_have_text(f"host {first.host}")
+    expect(detail.get_by_role("button", name=card, exact=True)).to_be_visible()
+    drain()
+    assert drained() == {slot.name for slot in client.slots() if slot.host == first.host}
+    assert serious_findings(page) == []
+    resume()
+
+
 def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
     page = dashboard.page
     wanted = {"name": HOSTILE, "processes": 2, "runtime_s": 600.0, "cpu_usage": 1.0}

@@ -1,17 +1,19 @@
 /** One object in detail: its fields, its parts, its history, and what may be done with it. */
 
 import { ask } from "./dialog.js";
-import { get, patch, remove, withQuery } from "./api.js";
+import { get, getAll, patch, remove, withQuery } from "./api.js";
 import { h, reconcile, setText, tableHead, takeChildren } from "./dom.js";
 import { fieldList } from "./fields.js";
 import { duration, isOverdue, jobName, moment, partOf, rate, shortId, waiting } from "./format.js";
 import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
-import { isEnded, KINDS } from "./pool.js";
+import { all, isEnded, KINDS } from "./pool.js";
 import { makeBadge, showBadge } from "./progress.js";
 
 const LISTED = 200;
 const LINK_COLUMNS = ["Slot", "Over", "State"];
+/** What an operator drains. */
+const DRAINED = { slot: "The slot gets", card: "All slots of the card get", host: "All slots of the host get" };
 
 /** Shows what the address names, e.g. slot/UUID; asks again whenever the pool has changed. */
 export class DetailView {
@@ -80,6 +82,7 @@ export class DetailView {
   async #fetch({ kind, id }) {
     const path = encodeURIComponent(id);
     if (kind === "host") return this.#host(id, (await get(`/v1/hosts/${path}`)).host);
+    if (kind === "card") return (await get(`/v1/cards/${await cardNamed(id)}`)).card;
     if (kind === "slot") return this.#slot((await get(`/v1/slots/${path}`)).slot);
     if (kind === "usage") {
       const [project, name] = id.split("/");
@@ -101,11 +104,13 @@ export class DetailView {
   /** Who may not list slots may not see what a host has measured either. */
   async #host(name, found) {
     if (this.pool.forbidden.has("slots")) return found;
-    const [load] = (await get(withQuery("/v1/counters", { host: name }))).counters;
-    if (!load) return found;
-    const { host: _, at, guests, cards, ...means } = load;
+    const measured = get(withQuery("/v1/counters", { host: name }));
+    const [card_list, { counters }] = await Promise.all([cardsOf(name), measured]);
+    if (!counters.length) return { ...found, card_list };
+    const { host: _, at, guests, cards, ...means } = counters[0];
     return {
       ...found,
+      card_list,
       measured_at: at,
       ...means,
       guests: guests.map((guest) => `${shortId(guest.uuid)} ${guest.cpus} CPUs`),
@@ -159,6 +164,7 @@ export class DetailView {
         return found.held_by === "pool" ? jobLink(uuid) : link(found.held_by, uuid, shortId(uuid));
       },
       host: (name) => link("host", name, name),
+      card: (name) => link("card", `${found.host}/${name}`, name),
       batch_uuid: (uuid) => link("batch", uuid, shortId(uuid)),
       expected_at: (at) => (isOverdue(at, now) ? `${moment(at)}, late` : moment(at)),
       requester: (name) => (name.startsWith("server:") ? name : link("host", name, name)),
@@ -177,7 +183,7 @@ export class DetailView {
     const slots =
       kind === "host"
         ? this.pool.slots.filter((slot) => slot.host === found.name).map((slot) => slot.name)
-        : (found.slot_list ?? []);
+        : (found.slot_list ?? []).map((one) => one.name ?? one);
     const stateOf = (name) => this.pool.slotNamed(name);
     const part = partOf(kind);
     const partTitle = part[0].toUpperCase() + part.slice(1);
@@ -190,6 +196,16 @@ export class DetailView {
         : null,
       fieldList(found, special),
       kind === "slot" ? this.#linksOf(found, slotLink) : null,
+      kind === "card"
+        ? section("Links", h("p", { class: "note" }, wordsOf(found.name, linksOf(found.slot_list[0]))))
+        : null,
+      found.card_list?.length
+        ? table(
+            "Cards",
+            ["Card", "Board", "State"],
+            found.card_list.map((card) => [link("card", card.name, card.name), card.board, badge(card.state)]),
+          )
+        : null,
       slots.length
         ? table(
             "Slots",
@@ -241,7 +257,6 @@ export class DetailView {
 
   #linksOf(slot, slotLink) {
     const links = linksOf(slot);
-    const words = [links.enclosure && enclosureText(links), `${slot.card}: ${cardText(links)}`].filter(Boolean);
     const ofHost = this.pool.slots.filter((one) => one.host === slot.host);
     const rows = neighbours(this.pool.slotNamed(slot.name) ?? slot, ofHost).map(([one, how]) => [
       slotLink(one.name),
@@ -250,18 +265,26 @@ export class DetailView {
     ]);
     return section(
       "Links",
-      h("div", {}, h("p", { class: "note" }, words.join("; ")), rows.length ? plainTable(LINK_COLUMNS, rows) : null),
+      h(
+        "div",
+        {},
+        h("p", { class: "note" }, wordsOf(slot.card, links)),
+        rows.length ? plainTable(LINK_COLUMNS, rows) : null,
+      ),
     );
   }
 
   /** Return what may be asked for: [label, action]. */
   #actionsOf(kind, found) {
-    if (kind === "slot") {
-      return found.drain_requested
-        ? [["Resume", () => patch(`/v1/slots/${found.uuid}`, { drain: false })]]
-        : [["Drain…", () => drain(found)]];
-    }
     const actions = [];
+    if (DRAINED[kind]) {
+      const ofHost = () => this.pool.slots.filter((slot) => slot.host === found.name);
+      const slots = kind === "slot" ? [found] : kind === "card" ? found.slot_list : ofHost();
+      const change = (body) => all((found.card_list ?? [found]).map(({ uuid }) => patch(pathOf(kind, uuid), body)));
+      if (slots.some((slot) => !slot.drain_requested)) actions.push(["Drain…", () => drain(kind, found.name, change)]);
+      if (slots.some((slot) => slot.drain_requested)) actions.push(["Resume", () => change({ drain: false })]);
+      return actions;
+    }
     const isPlanned = kind === "task" ? found.attempt > 0 : found.dispatched_at && kind !== "job";
     if (isPlanned) {
       actions.push(["Show schedule", () => this.open(kind, found.uuid, "schedule")]);
@@ -282,14 +305,30 @@ export class DetailView {
   }
 }
 
-async function drain(slot) {
+const cardsOf = (host) => getAll(withQuery("/v1/cards", { host }), "cards");
+
+/** Return the uuid of a card by its name, host/card. */
+async function cardNamed(name) {
+  const found = (await cardsOf(name.split("/")[0])).find((card) => card.name === name);
+  if (!found) throw new Error(`no card ${name}`);
+  return found.uuid;
+}
+
+/** Return where it is asked for a drain: that of a host is one of each of its cards. */
+const pathOf = (kind, uuid) => `/v1/${kind === "slot" ? "slots" : "cards"}/${uuid}`;
+
+/** Return in words how the slots of a card are linked, and the card with others. */
+const wordsOf = (card, links) =>
+  [links.enclosure && enclosureText(links), `${card}: ${cardText(links)}`].filter(Boolean).join("; ");
+
+async function drain(kind, name, change) {
   const reason = await ask({
-    title: `Drain ${slot.name}?`,
-    text: "The slot gets no new work, and is drained when what it computes is complete.",
+    title: `Drain ${name}?`,
+    text: `${DRAINED[kind]} no new work, and a slot is drained when what it computes is complete.`,
     confirm: "Drain",
     field: { label: "Reason" },
   });
-  if (reason !== null) await patch(`/v1/slots/${slot.uuid}`, { drain: true, reason });
+  if (reason !== null) await change({ drain: true, reason });
 }
 
 async function cancel(kind, work) {

@@ -12,6 +12,7 @@ const ELSEWHERE = new Set([
   "process_list",
   "migration_list",
   "slot_list",
+  "card_list",
   "share_list",
   "subtask_list",
   "shapes",

@@ -252,7 +252,7 @@ export class Pool extends EventTarget {
 }
 
 /** Wait for all, whatever becomes of the others; then fail if one has. */
-async function all(promises) {
+export async function all(promises) {
   const failed = (await Promise.allSettled(promises)).find((one) => one.status === "rejected");
   if (failed) throw failed.reason;
 }
