@@ -155,3 +155,11 @@ def test_all_processes_of_a_gang_use_the_same_share_on_all_hosts(tmp_path, clock
         rates.add(runner.observe()[wide.key].rate)
     assert len(rates) == 1
     assert 0.198 <= rates.pop() <= 0.766
+
+
+def test_what_a_runner_was_writing_when_it_was_killed_is_gone_with_the_next(new_runner, tmp_path):
+    new_runner().launch(spec("a", 10.0), 0, FRONT)
+    (whole,) = tmp_path.iterdir()
+    whole.with_suffix(".new").write_text("{")
+    assert [key.gang for key in new_runner().observe()] == ["a"]
+    assert [*tmp_path.iterdir()] == [whole]
