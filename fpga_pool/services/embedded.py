@@ -72,6 +72,7 @@ class StandalonePool:
     def __init__(self, conf: cfg.ConfigOpts, instruments: Instruments | None = None) -> None:
         self._conf = conf
         self._instruments = instruments or Instruments()
+        self._publisher = publisher(conf, NAME, partial(self._instruments.count, NOTIFICATIONS))
         self._state_dir = Path(conf.standalone.state_dir)
         try:
             self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,7 +95,6 @@ class StandalonePool:
         identity = Identity(Role.SCHEDULER, NAME, keys.tokens)
         self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
         self._store.migrate()
-        self._publisher = publisher(cfg.CONF, NAME, partial(self._instruments.count, NOTIFICATIONS))
         self.scheduler = SchedulerService(
             scheduler_settings(conf, NAME),
             self._store,

@@ -223,6 +223,17 @@ def test_the_embedded_pool_refuses_a_wrong_configuration_in_one_line(tmp_path, c
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
 
 
+def test_the_embedded_pool_reads_how_notifications_are_sent(tmp_path):
+    (tmp_path / "pool.conf").write_text("[oslo_messaging_notifications]\ndriver = nosuch\n")
+    program = "import sys; from fpga_pool.cli.daemons import standalone; sys.exit(standalone.main())"
+    options = [f"--config-file={tmp_path}/pool.conf", f"--state-dir={tmp_path}/state", "--port=0"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == WRONG_USAGE
+    assert "fpga-pool-standalone: [oslo_messaging_notifications] driver: expected some of " in done.stderr
+
+
 def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys):
     complaint = f"{tmp_path}: cannot be read: Is a directory\n"
     assert standalone.main([f"--config-file={tmp_path}"]) == WRONG_USAGE
