@@ -133,16 +133,16 @@ class NotEnrolled(Unauthenticated):
     code = "fpga_pool.not_enrolled"
 
 
-class OtherRun(FpgaPoolError):
-    """A call that was signed for a server process which has ended; sign it for the present one."""
-
-    code = "fpga_pool.other_run"
-
-
 class ServiceUnavailable(FpgaPoolError):
     """A part of the pool does not answer; try again later."""
 
     code = "fpga_pool.unavailable"
+
+
+class OtherRun(ServiceUnavailable):
+    """A call that was signed for a server process which has ended; sign it for the present one."""
+
+    code = "fpga_pool.other_run"
 
 
 class StorageFull(ServiceUnavailable):

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
-from fpga_pool.rpc.bounded import Caller
+from fpga_pool.rpc.bounded import Caller, signed_again
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import AGENT_TOPIC, SignedClient
@@ -28,14 +27,12 @@ class AgentAPI:
         self._runs: dict[str, str] = {}
 
     def _call(self, host: str, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
-        """Ask an agent; one that was started again is asked once more."""
+        """Ask an agent; one that was started again is asked again."""
         plain: dict[str, Any] = to_plain(arguments)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        try:
-            return self._signed_call(host, method, plain, timeout_s)
-        except OtherRun:
-            self._runs.pop(host, None)
-            return self._signed_call(host, method, plain, timeout_s)
+        return signed_again(
+            lambda: self._signed_call(host, method, plain, timeout_s), lambda: self._runs.pop(host, None)
+        )
 
     def _signed_call(self, host: str, method: str, plain: dict[str, Any], timeout_s: float) -> Any:
         run = self._runs.get(host)

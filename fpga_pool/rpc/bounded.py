@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import oslo_messaging as messaging
 
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, OtherRun
 
 T = TypeVar("T")
 
@@ -26,6 +26,17 @@ MAX_STUCK = 3
 IDLE_S = 30.0
 #: What a call may take longer than its own timeout, before it is given up from outside.
 GRACE_S = 1.0
+#: How often a call is signed again for a server that was started again while the call waited for it.
+STARTS = 3
+
+
+def signed_again(call: Callable[[], T], forget: Callable[[], object]) -> T:
+    """Return what a call returns; before each repetition `forget` for which run of the server calls are signed."""
+    for _ in range(STARTS):
+        with contextlib.suppress(OtherRun):
+            return call()
+        forget()
+    return call()
 
 
 class Caller:

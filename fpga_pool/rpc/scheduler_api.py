@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.exceptions import Conflict, OtherRun
+from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -40,7 +40,7 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.rpc.bounded import Caller
+from fpga_pool.rpc.bounded import Caller, signed_again
 from fpga_pool.rpc.hardware_calls import HardwareCalls
 from fpga_pool.rpc.identity import INTRODUCING, Identity
 from fpga_pool.rpc.tracing import current_ids
@@ -275,15 +275,14 @@ class SchedulerAPI(SchedulerCalls):
         """Ask a scheduler; return its answer, of the type `answer_type`."""
         timeout_s = _TIMEOUTS_S.get(method, self._timeout_s)
         try:
-            try:
-                answer = self._ask_known(timeout_s, method, **arguments)
-            except OtherRun:  # it was started again
-                self._server = None
-                answer = self._ask_known(timeout_s, method, **arguments)
+            answer = signed_again(lambda: self._ask_known(timeout_s, method, **arguments), self._forget)
         except NO_ANSWER:
-            self._server = None
+            self._forget()
             raise
         return read(answer_type, answer, method)
+
+    def _forget(self) -> None:
+        self._server = None
 
     def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
         server = (None, "") if self._any_server else self._server or self._find()

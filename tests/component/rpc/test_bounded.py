@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 
-from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.exceptions import OtherRun, ServiceUnavailable, StorageFull
 from fpga_pool.rpc import bounded
-from fpga_pool.rpc.bounded import Caller
+from fpga_pool.rpc.bounded import STARTS, Caller, signed_again
 from fpga_pool.rpc.transport import NO_ANSWER
 
 WAIT_S = 60.0
@@ -107,3 +107,21 @@ def test_a_thread_serves_one_call_after_another():
     caller = Caller()
     threads = {caller.run(threading.get_ident, WAIT_S) for _ in range(20)}
     assert len(threads) < 10  # one that has just answered may not be seen to be idle yet
+
+
+@pytest.mark.parametrize(("starts", "answered"), [(0, True), (2, True), (STARTS, True), (STARTS + 1, False)])
+def test_a_call_to_a_server_that_is_started_again_and_again_is_repeated_so_often(starts, answered):
+    """Where that is too often, its caller is told to try again later."""
+    forgotten = []
+
+    def call():
+        if len(forgotten) < starts:
+            raise OtherRun("another one")
+        return "answer"
+
+    if answered:
+        assert signed_again(call, lambda: forgotten.append(1)) == "answer"
+        assert len(forgotten) == starts
+    else:
+        with pytest.raises(ServiceUnavailable):
+            signed_again(call, lambda: forgotten.append(1))
