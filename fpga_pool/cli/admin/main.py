@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the work failed, 2 wrong usage or configuration.
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from functools import cached_property
@@ -51,6 +52,10 @@ COMMANDS = {
 }
 
 
+#: A public key that looks like an option: one of 64 does.
+_DASHED_KEY = re.compile(r"-[\w-]{42}", re.ASCII)
+
+
 class ManageApp(CommandApp):
     """The options that all commands share, and the configuration that they are about."""
 
@@ -90,6 +95,12 @@ class ManageApp(CommandApp):
         super().configure_logging()
         if not self.options.debug and self.options.verbose_level < VERBOSE:
             logging.getLogger().setLevel(logging.WARNING)
+
+    def run(self, argv: list[str]) -> int:
+        """Run a command; a key among its words is no option, whatever it begins with."""
+        key = next((place for place, word in enumerate(argv) if _DASHED_KEY.fullmatch(word)), len(argv))
+        status: int = super().run([*argv[:key], "--", *argv[key:]] if key < len(argv) else argv)
+        return status
 
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
