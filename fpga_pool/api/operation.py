@@ -14,7 +14,7 @@ from flask import request
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkQuery
+from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkEventQuery, WorkQuery
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.preconditions import Seen
@@ -158,15 +158,15 @@ def requested(wanted: type, call: Call) -> Any:
     return as_request(wanted, call.body, given, chosen_uuid)
 
 
-def events_of(noun: str, path: str, of: Persona, *, shown: bool = True) -> Operation:
+def events_of(noun: str, path: str, of: Persona, *, shown: bool = True, of_project: bool = True) -> Operation:
     """Return how the events of an object are listed; whom the policy lets show the object, it lets list them.
 
-    The API shows no object that is not `shown`: then they are for `of`.
+    The API shows no object that is not `shown`: then they are for `of`.  Some objects are the pool's.
     """
 
     def list_events(call: Call) -> dict[str, Any]:
         query: EventQuery = call.query
-        found = scheduler().events(noun, tenant().project_id, call.uuid)
+        found = scheduler().events(noun, chosen_project(getattr(query, "project_id", None)), call.uuid)
         if query.sort.endswith(":desc"):
             found.reverse()
         if query.marker is not None:
@@ -186,7 +186,8 @@ def events_of(noun: str, path: str, of: Persona, *, shown: bool = True) -> Opera
 
     return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
                      persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes) if shown else of, handle=list_events,
-                     query=EventQuery, summary=f"List what happened to {'a' if shown else 'the slots of an'} {noun}, "
+                     query=WorkEventQuery if of_project else EventQuery,
+                     summary=f"List what happened to {'a' if shown else 'the slots of an'} {noun}, "
                      "newest first, a page at a time.",
                      answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
 

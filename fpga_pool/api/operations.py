@@ -101,10 +101,10 @@ def _family(
     path, detail = f"/v1/{nouns}", detail or noun
 
     def show_one(call: Call) -> Any:
-        return getattr(scheduler(), detail)(tenant().project_id, call.uuid)
+        return getattr(scheduler(), detail)(chosen_project(call.query.project_id), call.uuid)
 
     def cancel(call: Call) -> Any:
-        return getattr(scheduler(), f"cancel_{noun}")(tenant().project_id, call.uuid, call.seen)
+        return getattr(scheduler(), f"cancel_{noun}")(chosen_project(call.query.project_id), call.uuid, call.seen)
 
     one = f"{path}/<uuid>"
     return (
@@ -114,10 +114,10 @@ def _family(
                   summary=f"Create a {noun}; once this is answered it will not be lost.",
                   **{"answer": {noun: listed}, **(creation or {})}),
         Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
-                  summary=f"Show a {noun}, with its history.", answer={noun: shown}),
+                  query=ProjectQuery, summary=f"Show a {noun}, with its history.", answer={noun: shown}),
         events_of(noun, one, READER),
         Operation(method="DELETE", path=one, name=f"cancel_{noun}", persona=MEMBER,
-                  handle=cancel, noun=noun, status=202,
+                  handle=cancel, query=ProjectQuery, noun=noun, status=202,
                   summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _create_pipeline(call: Call) -> Batch:
 
 def _jobs(call: Call) -> Any:
     states = [JobState(state_of(JobState, text)) for text in call.query.state]
-    asked = tenant().project_id, call.uuid, states, _seen(call.query.changed_after)
+    asked = chosen_project(call.query.project_id), call.uuid, states, _seen(call.query.changed_after)
     return _job_list(scheduler().batch_jobs(*asked, call.wait_s, with_batch=call.query.batch))
 
 
@@ -298,7 +298,7 @@ OPERATIONS = (
     list_of("jobs", Job, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job", answer={"job": Job},
-              handle=lambda call: scheduler().job(tenant().project_id, call.uuid),
+              query=ProjectQuery, handle=lambda call: scheduler().job(chosen_project(call.query.project_id), call.uuid),
               summary="Show a job, with its history."),
     events_of("job", "/v1/jobs/<uuid>", READER),
     Operation(method="GET", path="/v1/events", name="list_events", persona=READER, query=PoolEventQuery,
@@ -308,7 +308,7 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
               summary="Show a slot, with its history and what holds it.",
               handle=lambda call: scheduler().slot(call.uuid), answer={"slot": SlotDetail}, noun="slot"),
-    events_of("slot", "/v1/slots/<uuid>", INSPECTOR),
+    events_of("slot", "/v1/slots/<uuid>", INSPECTOR, of_project=False),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
               summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
@@ -326,7 +326,7 @@ OPERATIONS = (
     list_of("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
-    events_of("host", "/v1/hosts/<name>", CATALOGUE),
+    events_of("host", "/v1/hosts/<name>", CATALOGUE, of_project=False),
     Operation(method="GET", path="/v1/counters", name="list_counters", persona=INSPECTOR, query=CountersQuery,
               answer={"counters": [HostLoad]},
               handle=lambda call: {"counters": [show(one) for one in scheduler().counters(call.query.host)]},

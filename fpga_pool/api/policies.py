@@ -24,8 +24,8 @@ LOG = logging.getLogger(__name__)
 #: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
-#: The rules of lists of other projects' objects, of designs of other projects, and of priorities above 0.
-OTHERS, DELETE_OTHERS = "fpga_pool:list_other_projects", "fpga_pool:delete_design_of_other_projects"
+#: The rules of what is seen of other projects, of what is ended there, and of priorities above 0.
+OTHERS, END_OTHERS = "fpga_pool:list_other_projects", "fpga_pool:end_other_projects"
 RAISE = "fpga_pool:raise_priority"
 
 _GROUP, _PREFIX = "oslo_policy", "fpga_pool:"
@@ -45,7 +45,7 @@ def names_projects(operation: Operation) -> bool:
 
 def rule_of_others(operation: Operation) -> str:
     """Return the rule of an operation where it is about objects of other projects."""
-    return OTHERS if operation.method == "GET" else DELETE_OTHERS
+    return OTHERS if operation.method == "GET" else END_OTHERS
 
 
 def sets_priority(operation: Operation) -> bool:
@@ -72,8 +72,8 @@ def list_rules() -> list[policy.RuleDefault]:
             ],
         )
         for name, description in (
-            (OTHERS, "List objects of other projects."),
-            (DELETE_OTHERS, "Remove a design of another project."),
+            (OTHERS, "List and show objects of other projects."),
+            (END_OTHERS, "Cancel work, and remove designs, of other projects."),
         )
     ]
     raised = policy.DocumentedRuleDefault(

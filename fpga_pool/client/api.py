@@ -68,14 +68,9 @@ class PoolApi:
         if login is None:
             endpoint = endpoint or os.environ.get("FPGA_POOL_ENDPOINT") or DEFAULT_ENDPOINT
         self._http = ApiSession(
-            endpoint,
-            project_id,
-            user_id,
-            login=login,
-            timeout_s=timeout_s,
-            connect_retries=connect_retries,
-            cacert=cacert,
-        )
+            endpoint, project_id, user_id,
+            login=login, timeout_s=timeout_s, connect_retries=connect_retries, cacert=cacert,
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
@@ -144,9 +139,9 @@ class PoolApi:
         """Return the jobs of all batches of the project, newest first."""
         return self._list(Job, "jobs", limit, filters)
 
-    def job(self, uuid: str) -> Job:
+    def job(self, uuid: str, project_id: str | None = None) -> Job:
         """Return one job, with its history."""
-        return read(Job, self._http.call("GET", f"/v1/jobs/{segment(uuid)}"), "job")
+        return read(Job, self._one("GET", "jobs", uuid, project_id), "job")
 
     def events(
         self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[f.EventFilters]
@@ -170,13 +165,18 @@ class PoolApi:
             params["marker"] = marker
         return found
 
+    def _one(self, method: str, nouns: str, uuid: str, project_id: str | None) -> dict[str, Any]:
+        """Ask for one object: of the own project, or of another one ("all": of any); for admins."""
+        params = {} if project_id is None else {"project_id": project_id}
+        return self._http.call(method, f"/v1/{nouns}/{segment(uuid)}", params=params)
+
     def batch(self, uuid: str) -> Batch:
         """Return one batch, with its history."""
         return self.batch_detail(uuid).batch
 
-    def batch_detail(self, uuid: str) -> BatchDetail:
+    def batch_detail(self, uuid: str, project_id: str | None = None) -> BatchDetail:
         """Return one batch, with what can be said of it now."""
-        return read(BatchDetail, self._http.call("GET", f"/v1/batches/{segment(uuid)}"), "batch")
+        return read(BatchDetail, self._one("GET", "batches", uuid, project_id), "batch")
 
     def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
         """Return the jobs of a batch (in some states), by index."""
@@ -203,9 +203,9 @@ class PoolApi:
             params |= {"changed_after": changed_after, "wait_s": wait_s}
         return read(JobList, self._http.call("GET", f"/v1/batches/{segment(uuid)}/jobs", params=params))
 
-    def cancel(self, uuid: str) -> Batch:
+    def cancel(self, uuid: str, project_id: str | None = None) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""
-        return read(Batch, self._http.call("DELETE", f"/v1/batches/{segment(uuid)}"), "batch")
+        return read(Batch, self._one("DELETE", "batches", uuid, project_id), "batch")
 
     def change_batch(self, uuid: str, **changes: Unpack[f.BatchChanges]) -> Batch:
         """Change a batch, or a pipeline: hold it back, or release it; change its priority."""
@@ -250,13 +250,13 @@ class PoolApi:
         """Return the newest gangs of the project, newest first."""
         return self._list(Gang, "gangs", limit, filters)
 
-    def gang(self, uuid: str) -> GangDetail:
+    def gang(self, uuid: str, project_id: str | None = None) -> GangDetail:
         """Return one gang, with what can be said of it now."""
-        return read(GangDetail, self._http.call("GET", f"/v1/gangs/{segment(uuid)}"), "gang")
+        return read(GangDetail, self._one("GET", "gangs", uuid, project_id), "gang")
 
-    def cancel_gang(self, uuid: str) -> Gang:
+    def cancel_gang(self, uuid: str, project_id: str | None = None) -> Gang:
         """Ask for the end of a gang."""
-        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{segment(uuid)}"), "gang")
+        return read(Gang, self._one("DELETE", "gangs", uuid, project_id), "gang")
 
     # Pipelines
 
@@ -277,13 +277,13 @@ class PoolApi:
         """Return the newest pipelines of the project, newest first."""
         return self._list(Batch, "pipelines", limit, filters)
 
-    def pipeline(self, uuid: str) -> PipelineDetail:
+    def pipeline(self, uuid: str, project_id: str | None = None) -> PipelineDetail:
         """Return one pipeline, with its subtasks; these are jobs of the batch with its uuid."""
-        return read(PipelineDetail, self._http.call("GET", f"/v1/pipelines/{segment(uuid)}"), "pipeline")
+        return read(PipelineDetail, self._one("GET", "pipelines", uuid, project_id), "pipeline")
 
-    def cancel_pipeline(self, uuid: str) -> Batch:
+    def cancel_pipeline(self, uuid: str, project_id: str | None = None) -> Batch:
         """Ask for the end of a pipeline: what has ended stays, all else is cancelled."""
-        return read(Batch, self._http.call("DELETE", f"/v1/pipelines/{segment(uuid)}"), "pipeline")
+        return read(Batch, self._one("DELETE", "pipelines", uuid, project_id), "pipeline")
 
     # Tasks
 
@@ -311,13 +311,13 @@ class PoolApi:
         """Return the newest tasks of the project, newest first."""
         return self._list(Task, "tasks", limit, filters)
 
-    def task(self, uuid: str) -> TaskDetail:
+    def task(self, uuid: str, project_id: str | None = None) -> TaskDetail:
         """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
-        return read(TaskDetail, self._http.call("GET", f"/v1/tasks/{segment(uuid)}"), "task")
+        return read(TaskDetail, self._one("GET", "tasks", uuid, project_id), "task")
 
-    def cancel_task(self, uuid: str) -> Task:
+    def cancel_task(self, uuid: str, project_id: str | None = None) -> Task:
         """Ask for the end of a task: shares that are complete are kept."""
-        return read(Task, self._http.call("DELETE", f"/v1/tasks/{segment(uuid)}"), "task")
+        return read(Task, self._one("DELETE", "tasks", uuid, project_id), "task")
 
     # Quotas
 

@@ -87,15 +87,15 @@ class SchedulerCalls(HardwareCalls):
     def jobs(self, page: Page) -> list[Job]:
         """Return a page of the jobs of all batches."""
 
-    def job(self, project_id: str, uuid: str) -> Job:
+    def job(self, project_id: str | None, uuid: str) -> Job:
         """Return one job."""
 
-    def batch_detail(self, project_id: str, uuid: str) -> BatchDetail:
+    def batch_detail(self, project_id: str | None, uuid: str) -> BatchDetail:
         """Return one batch, with its pending reason and expected start."""
 
     def batch_jobs(
         self,
-        project_id: str,
+        project_id: str | None,
         uuid: str,
         states: Sequence[JobState] = (),
         changed_after: Mapping[str, int] | None = None,
@@ -110,7 +110,7 @@ class SchedulerCalls(HardwareCalls):
 
     # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).
 
-    def cancel_batch(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+    def cancel_batch(self, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
         """Ask for the end of a batch."""
 
     def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
@@ -128,10 +128,10 @@ class SchedulerCalls(HardwareCalls):
     def gangs(self, page: Page) -> list[Gang]:
         """Return a page of the gangs."""
 
-    def gang(self, project_id: str, uuid: str) -> GangDetail:
+    def gang(self, project_id: str | None, uuid: str) -> GangDetail:
         """Return one gang, with its pending reason and expected start."""
 
-    def cancel_gang(self, project_id: str, uuid: str, seen: Seen = None) -> Gang:
+    def cancel_gang(self, project_id: str | None, uuid: str, seen: Seen = None) -> Gang:
         """Ask for the end of a gang."""
 
     def create_task(self, request: TaskRequest) -> Task:
@@ -140,10 +140,10 @@ class SchedulerCalls(HardwareCalls):
     def tasks(self, page: Page) -> list[Task]:
         """Return a page of the tasks."""
 
-    def task(self, project_id: str, uuid: str) -> TaskDetail:
+    def task(self, project_id: str | None, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now."""
 
-    def cancel_task(self, project_id: str, uuid: str, seen: Seen = None) -> Task:
+    def cancel_task(self, project_id: str | None, uuid: str, seen: Seen = None) -> Task:
         """Ask for the end of a task."""
 
     def create_pipeline(self, request: PipelineRequest) -> Batch:
@@ -152,15 +152,15 @@ class SchedulerCalls(HardwareCalls):
     def pipelines(self, page: Page) -> list[Batch]:
         """Return a page of the pipelines."""
 
-    def pipeline(self, project_id: str, uuid: str) -> PipelineDetail:
+    def pipeline(self, project_id: str | None, uuid: str) -> PipelineDetail:
         """Return one pipeline, with its subtasks."""
 
-    def cancel_pipeline(self, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+    def cancel_pipeline(self, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
         """Ask for the end of a pipeline."""
 
     # Events
 
-    def events(self, noun: str, project_id: str, name: str) -> list[HistoryEntry]:
+    def events(self, noun: str, project_id: str | None, name: str) -> list[HistoryEntry]:
         """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
 
     def pool_events(self, page: EventPage) -> PoolEvents:

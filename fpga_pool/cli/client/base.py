@@ -171,6 +171,17 @@ class OneObject(PoolShowOne):
         return self.details(self.ask(getattr(parsed_args, self.NOUN)))
 
 
+class OneWork(OneObject):
+    """A command that shows a batch, job, task, gang or pipeline."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        add_projects(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        return self.details(self.ask(getattr(parsed_args, self.NOUN), project_id=parsed_args.project_id))
+
+
 class Several(PoolLister):
     """A command on several objects."""
 
@@ -195,6 +206,13 @@ class CancelWork(Several):
     """Ask for the end of batches, tasks, gangs or pipelines."""
 
     COLUMNS = ("uuid", "name", "state", "cancel_requested")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        add_projects(parser)
+
+    def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return {"project_id": parsed_args.project_id}
 
 
 def uuid_of(noun: str, found: Iterable[Any], wanted: str) -> str:

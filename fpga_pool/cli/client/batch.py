@@ -7,7 +7,7 @@ from operator import attrgetter
 from textwrap import fill
 from typing import Any
 
-from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, Several
+from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, OneWork, Several
 from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
@@ -67,14 +67,16 @@ class List(NewestLister):
     ASK, COLUMNS = Client.batches, BATCHES
 
 
-class Show(OneObject):
+class Show(OneWork):
     """Show a batch and its jobs."""
 
     NOUN = "batch"
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        detail = self.client.batch_detail(parsed_args.batch)
-        return details(detail.batch, self.client.jobs(detail.batch.uuid), **prospects(detail))
+        project_id = parsed_args.project_id
+        detail = self.client.batch_detail(parsed_args.batch, project_id)
+        jobs = self.client.project_jobs(batch_uuid=[detail.batch.uuid], project_id=project_id)
+        return details(detail.batch, sorted(jobs, key=attrgetter("index")), **prospects(detail))
 
 
 class Watch(OneObject):
@@ -195,7 +197,7 @@ class ListJobs(NewestLister):
         return super().filters(parsed_args) | {"batch_uuid": parsed_args.batch}
 
 
-class ShowJob(OneObject):
+class ShowJob(OneWork):
     """Show a job: where it is, why it waits or failed, and when it is planned to start."""
 
     NOUN, ASK = "job", Client.job

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from fpga_pool.cli.arguments import number_that, positive_count
-from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, PoolShowOne
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork, PoolShowOne
 from fpga_pool.cli.client.columns import One, Shown, as_lines, join, single
 from fpga_pool.client import Client
 from fpga_pool.model.messages.requests import GangDetail
@@ -91,7 +91,7 @@ class List(NewestLister):
     ASK, COLUMNS = Client.gangs, LISTED
 
 
-class Show(OneObject):
+class Show(OneWork):
     """Show a gang: why it waits and until when, or where it runs, and what it has used."""
 
     NOUN, ASK = "gang", Client.gang

@@ -8,7 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from fpga_pool.cli.client import batch
-from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One
 from fpga_pool.cli.client.create import CreateWork
 from fpga_pool.client import BatchResult, BatchRunner, Client
@@ -42,7 +42,7 @@ class List(NewestLister):
     ASK, COLUMNS = Client.pipelines, batch.BATCHES
 
 
-class Show(OneObject):
+class Show(OneWork):
     """Show a pipeline with its subtasks, as a graph; with --svg also as a picture."""
 
     NOUN = "pipeline"
@@ -52,7 +52,7 @@ class Show(OneObject):
         parser.add_argument("--svg", type=Path, metavar="FILE", help="write the graph to this file as SVG")
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        detail = self.client.pipeline(parsed_args.pipeline)
+        detail = self.client.pipeline(parsed_args.pipeline, parsed_args.project_id)
         if parsed_args.svg is not None:
             try:
                 parsed_args.svg.write_text(as_svg(detail.subtask_list))

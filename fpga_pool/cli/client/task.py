@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One, as_jobs, single
 from fpga_pool.cli.client.create import CreateWork, header_of
 from fpga_pool.client import Client
@@ -76,7 +76,7 @@ class List(NewestLister):
     ASK, COLUMNS = Client.tasks, LISTED
 
 
-class Show(OneObject):
+class Show(OneWork):
     """Show a task: why it waits and until when, or its slots, and its shares."""
 
     NOUN, ASK = "task", Client.task

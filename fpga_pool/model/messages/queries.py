@@ -12,15 +12,20 @@ Limit1000 = Annotated[int, Meta(ge=1, le=1000, description="1 to 1000")]
 Since = Annotated[datetime, Meta(tz=True, description="a date with a time zone, such as 2026-01-31T12:00:00Z")]
 
 
-class WorkQuery(Message, frozen=True, kw_only=True):
+class ProjectQuery(Message, frozen=True, kw_only=True):
+    """Of which project the work is counted, or an object is."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+
+
+class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
     """Which batches, gangs, pipelines or tasks are wanted: those that all parameters fit, a page at a time."""
 
     #: One or several states.
     state: tuple[str, ...] = ()
     #: Created then or later.
     since: Since | None = None
-    #: Another project than the caller's own, or "all"; for admins.
-    project_id: ProjectId | None = None
     sort: Annotated[str, Meta(pattern=r"^created_at(:asc|:desc)?\Z", description="created_at with :asc or :desc")] = (
         "created_at:desc"
     )
@@ -97,6 +102,13 @@ class EventQuery(Message, frozen=True, kw_only=True):
     marker: Count | None = None
 
 
+class WorkEventQuery(EventQuery, frozen=True, kw_only=True):
+    """Which part of the events of an object of a project is wanted."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+
+
 class PoolEventQuery(Message, frozen=True, kw_only=True):
     """Which events of all objects are wanted: those that all parameters fit, newest first, a page at a time."""
 
@@ -119,7 +131,7 @@ class PoolEventQuery(Message, frozen=True, kw_only=True):
 Patience = Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")]
 
 
-class JobQuery(Message, frozen=True, kw_only=True):
+class JobQuery(ProjectQuery, frozen=True, kw_only=True):
     """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
 
     state: tuple[str, ...] = ()
@@ -167,13 +179,6 @@ class UsageQuery(Message, frozen=True, kw_only=True):
     limit: Limit1000 = 1000
     #: Project and function of the last row of the page before, as PROJECT/FUNCTION.
     marker: Text | None = None
-
-
-class ProjectQuery(Message, frozen=True, kw_only=True):
-    """Of which project the work is counted, or an object is."""
-
-    #: Another project than the caller's own, or "all"; for admins.
-    project_id: ProjectId | None = None
 
 
 class NoQuery(Message, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     # Tenants
 
     @answers
-    def job(self, context: Context, project_id: str, uuid: str) -> Job:
+    def job(self, context: Context, project_id: str | None, uuid: str) -> Job:
         with self._service.store.looking() as tx:
             return owned(tx.job(uuid), project_id, "job")
 
@@ -108,7 +108,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     def batch_jobs(
         self,
         context: Context,
-        project_id: str,
+        project_id: str | None,
         uuid: str,
         states: Sequence[JobState],
         changed_after: Mapping[str, int] | None,
@@ -162,7 +162,7 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
                 committed = watch.wait(min(LOOK_S, left_s))
 
     @answers
-    def cancel_batch(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+    def cancel_batch(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
         service = self._service
         with service.store.reading() as reading:
             is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY

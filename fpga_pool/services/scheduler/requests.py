@@ -74,12 +74,18 @@ class TenantRequests:
         with self._service.store.looking() as tx:
             return tx.page(cls, page)
 
-    def _shard_of(self, owned: Callable[[Transaction, str, str], Gang | Task], uuid: str, project_id: str) -> str:
+    def _shard_of(
+        self, owned: Callable[[Transaction, str, str | None], Gang | Task], uuid: str, project_id: str | None
+    ) -> str:
         with self._service.store.reading() as tx:
             return owned(tx, uuid, project_id).shard
 
     def _change_in_shards(
-        self, uuid: str, project_id: str, change: Callable[[Transaction], object], follow: Callable[[Transaction], None]
+        self,
+        uuid: str,
+        project_id: str | None,
+        change: Callable[[Transaction], object],
+        follow: Callable[[Transaction], None],
     ) -> Batch:
         """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
         service = self._service
@@ -92,7 +98,7 @@ class TenantRequests:
         service.work_arrived()
         return self._owned_batch(project_id, uuid)
 
-    def _owned_batch(self, project_id: str, uuid: str) -> Batch:
+    def _owned_batch(self, project_id: str | None, uuid: str) -> Batch:
         with self._service.store.reading() as tx:
             return owned_batch(tx, uuid, project_id)
 
@@ -103,11 +109,11 @@ class TenantRequests:
         return self._page(Batch, page)
 
     @answers
-    def batch_detail(self, context: Context, project_id: str, uuid: str) -> BatchDetail:
+    def batch_detail(self, context: Context, project_id: str | None, uuid: str) -> BatchDetail:
         service = self._service
         with service.store.reading() as tx:
             batch = owned_batch(tx, uuid, project_id)
-            known = service.designs.visible(tx, project_id), service.clock()
+            known = service.designs.visible(tx, batch.project_id), service.clock()
             if batch.policy == PIPELINE_POLICY:
                 return pipeline_outlook(tx, batch, tx.batch_jobs(uuid), *known)
             if batch.policy != TASK_POLICY:
@@ -185,13 +191,13 @@ class TenantRequests:
         return self._page(Gang, page)
 
     @answers
-    def gang(self, context: Context, project_id: str, uuid: str) -> GangDetail:
+    def gang(self, context: Context, project_id: str | None, uuid: str) -> GangDetail:
         service = self._service
         with service.store.reading(self._shard_of(owned_gang, uuid, project_id)) as tx:
             return gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock())
 
     @answers
-    def cancel_gang(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Gang:
+    def cancel_gang(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Gang:
         service = self._service
         writer = service.writer(self._shard_of(owned_gang, uuid, project_id))
         gang = writer.run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock(), seen))
@@ -219,19 +225,19 @@ class TenantRequests:
         return self._page(Batch, changed(page, where=page.where | {"policy": (PIPELINE_POLICY,)}))
 
     @answers
-    def pipeline(self, context: Context, project_id: str, uuid: str) -> PipelineDetail:
+    def pipeline(self, context: Context, project_id: str | None, uuid: str) -> PipelineDetail:
         service = self._service
         with service.store.reading() as tx:
             batch = owned_pipeline(tx, uuid, project_id)
-            return pipeline_detail(tx, batch, service.designs.visible(tx, project_id), service.clock())
+            return pipeline_detail(tx, batch, service.designs.visible(tx, batch.project_id), service.clock())
 
     @answers
-    def cancel_pipeline(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Batch:
+    def cancel_pipeline(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
         with self._service.store.reading() as tx:
             owned_pipeline(tx, uuid, project_id)
         return self._cancel_batch(uuid, project_id, seen)
 
-    def _cancel_batch(self, uuid: str, project_id: str, seen: Seen) -> Batch:
+    def _cancel_batch(self, uuid: str, project_id: str | None, seen: Seen) -> Batch:
         """Ask for the end of a batch in each of its shards."""
         now_s = self._service.clock
         cancelled = self._change_in_shards(
@@ -282,19 +288,19 @@ class TenantRequests:
         return self._page(Task, page)
 
     @answers
-    def task(self, context: Context, project_id: str, uuid: str) -> TaskDetail:
+    def task(self, context: Context, project_id: str | None, uuid: str) -> TaskDetail:
         return self._task_detail(project_id, uuid)
 
-    def _task_detail(self, project_id: str, uuid: str) -> TaskDetail:
+    def _task_detail(self, project_id: str | None, uuid: str) -> TaskDetail:
         service = self._service
         with service.store.reading(self._shard_of(owned_task, uuid, project_id)) as tx:
             return task_detail(tx, uuid, service.designs.everything(tx), service.clock())
 
     @answers
-    def cancel_task(self, context: Context, project_id: str, uuid: str, seen: Seen = None) -> Task:
+    def cancel_task(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Task:
         return self._cancel_task(uuid, project_id, seen)
 
-    def _cancel_task(self, uuid: str, project_id: str, seen: Seen = None, seen_batch: Seen = None) -> Task:
+    def _cancel_task(self, uuid: str, project_id: str | None, seen: Seen = None, seen_batch: Seen = None) -> Task:
         service = self._service
 
         def cancel(tx: Transaction) -> Task:
@@ -309,7 +315,7 @@ class TenantRequests:
     # Events
 
     @answers
-    def events(self, context: Context, noun: str, project_id: str, name: str) -> Sequence[HistoryEntry]:
+    def events(self, context: Context, noun: str, project_id: str | None, name: str) -> Sequence[HistoryEntry]:
         with self._service.store.reading() as tx:
             if noun == "slot":
                 name = tx.slot_by_uuid(name).name

@@ -195,6 +195,30 @@ def test_objects_of_another_project_are_not_found_whatever_the_role(api, noun, n
     assert api.get(f"/v1/{nouns}/{uuid}", headers=mine).json[noun]["cancel_requested"] is False
 
 
+@pytest.mark.parametrize("whose", ["another", "all"])
+@pytest.mark.parametrize(
+    ("noun", "nouns"), [("batch", "batches"), ("gang", "gangs"), ("pipeline", "pipelines"), ("task", "tasks")]
+)
+def test_work_of_other_projects_is_shown_and_cancelled_by_admins_alone(api, noun, nouns, whose):
+    made = api.post(f"/v1/{nouns}", json=BODIES[f"create_{noun}"], headers={"X-Auth-Token": "other"}).json[noun]
+    project, path = made["project_id"] if whose == "another" else whose, f"/v1/{nouns}/{made['uuid']}"
+
+    def ask(method, path, persona, project):
+        answer = api.open(f"{path}?project_id={project}", method=method, headers={"X-Auth-Token": persona})
+        return answer.status_code, answer.json
+
+    asked = [("GET", path), ("GET", f"{path}/events"), ("DELETE", path)]
+    if noun == "batch":
+        (job,) = ask("GET", f"{path}/jobs", "admin", project)[1]["jobs"]
+        asked = [("GET", f"{path}/jobs"), ("GET", f"/v1/jobs/{job['uuid']}"), *asked]
+    for method, place in asked:
+        for persona in ("member", "manager"):
+            assert ask(method, place, persona, project)[0] == 403
+        assert ask(method, place, "admin", "nobody")[0] == 404
+        assert ask(method, place, "admin", project)[0] == (202 if method == "DELETE" else 200)
+    assert ask("GET", path, "admin", project)[1][noun]["cancel_requested"]
+
+
 def test_a_design_of_another_project_is_not_found_before_it_is_public_and_is_decided_on_by_admins_alone(api):
     tokens = {who: {"X-Auth-Token": who} for who in ("member", "other", "manager", "admin")}
     created = api.post("/v1/designs", json=BODIES["create_design"], headers=tokens["member"]).json["design"]

@@ -383,6 +383,18 @@ def test_a_list_of_all_projects_names_them(run, client):
     assert row["project_id"] == "demo"
 
 
+@pytest.mark.parametrize("whose", [["--project-id", "demo"], ["--all-projects"]])
+def test_an_admin_shows_and_cancels_work_of_another_project(run, client, whose):
+    made = client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})]).uuid
+    for command in ("show", "cancel"):
+        assert run("--project", "other", "batch", command, made, "--project-id", "nobody").status == 1
+        assert run("--project", "other", "batch", command, made).status == 1
+    shown = run("--project", "other", "batch", "show", made, *whose, "-f", "json").json
+    assert (shown["uuid"], len(shown["job_list"])) == (made, 1)
+    (row,) = run("--project", "other", "batch", "cancel", made, *whose, "-f", "json").json
+    assert row["cancel_requested"]
+
+
 def test_show_job_says_when_it_is_expected_to_start(run, client):
     batch = client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})])
     (job,) = client.jobs(batch.uuid)

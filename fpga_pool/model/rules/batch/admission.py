@@ -106,12 +106,12 @@ def check_batch(
             fitting.add(job.function)
 
 
-def owned_batch(tx: Transaction, uuid: str, project_id: str) -> Batch:
+def owned_batch(tx: Transaction, uuid: str, project_id: str | None) -> Batch:
     """Return a batch of this project (`owned`)."""
     return owned(tx.batch(uuid), project_id, "batch")
 
 
-def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Batch:
+def cancel_batch(tx: Transaction, uuid: str, project_id: str | None, now_s: float, seen: Seen = None) -> Batch:
     """Request the cancellation of a batch: completed jobs are kept, others are cancelled (`cancel_jobs`)."""
     batch = owned_batch(tx, uuid, project_id)
     require_seen(batch, seen)

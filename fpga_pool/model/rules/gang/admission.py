@@ -83,12 +83,12 @@ def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang
     return emptiest((shard for shard in size if size[shard] >= width), asked_s, size)
 
 
-def owned_gang(tx: Transaction, uuid: str, project_id: str) -> Gang:
+def owned_gang(tx: Transaction, uuid: str, project_id: str | None) -> Gang:
     """Return a gang of this project (`owned`)."""
     return owned(tx.gang(uuid), project_id, "gang")
 
 
-def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Gang:
+def cancel_gang(tx: Transaction, uuid: str, project_id: str | None, now_s: float, seen: Seen = None) -> Gang:
     """Have a gang end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
     gang = owned_gang(tx, uuid, project_id)
     require_seen(gang, seen)

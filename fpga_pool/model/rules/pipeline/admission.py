@@ -122,7 +122,7 @@ def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue,
     return emptiest(able, jobs, {shard: len(members) for shard, members in of_shard.items()})
 
 
-def owned_pipeline(tx: Transaction, uuid: str, project_id: str) -> Batch:
+def owned_pipeline(tx: Transaction, uuid: str, project_id: str | None) -> Batch:
     """Return a pipeline of this project (`owned`)."""
     batch = owned(tx.batch(uuid), project_id, "pipeline")
     if batch.policy != PIPELINE_POLICY:

@@ -111,9 +111,9 @@ def emptiest(shards: Iterable[str], load: Mapping[str, float], size: Mapping[str
     return min(shards, key=lambda shard: (load.get(shard, 0) / size[shard], shard))
 
 
-def owned(found: OwnedT, project_id: str, kind: str) -> OwnedT:
-    """Return an object of this project; another project's looks as if it did not exist."""
-    if found.project_id != project_id:
+def owned(found: OwnedT, project_id: str | None, kind: str) -> OwnedT:
+    """Return an object of this project (None: of any); another project's looks as if it did not exist."""
+    if project_id not in (None, found.project_id):
         raise NotFound(f"no {kind} {found.uuid}")
     return found
 

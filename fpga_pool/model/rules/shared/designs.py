@@ -73,10 +73,10 @@ def create_design(
     return design
 
 
-def visible_design(tx: Transaction, uuid: str, project_id: str) -> Design:
-    """Return a design of this project, or a public one; others look as if they did not exist."""
+def visible_design(tx: Transaction, uuid: str, project_id: str | None) -> Design:
+    """Return a design of this project (None: of any), or a public one; others look as if they did not exist."""
     design = tx.design(uuid)
-    if design.project_id != project_id and not design.public:
+    if project_id not in (None, design.project_id) and not design.public:
         raise NotFound(f"no design {uuid}")
     return design
 

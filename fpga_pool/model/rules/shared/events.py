@@ -30,9 +30,10 @@ class _Instance:
     history: tuple[HistoryEntry, ...]
 
 
-def _of_instance(tx: Transaction, uuid: str, project_id: str) -> tuple[HistoryEntry, ...]:
+def _of_instance(tx: Transaction, uuid: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
     """Return the events of the leases that an instance has now, numbered in the order of their times."""
-    leases = [lease for lease in tx.leases(holders=[uuid]) if lease.of_instance and lease.project_id == project_id]
+    held = (lease for lease in tx.leases(holders=[uuid]) if lease.of_instance)
+    leases = [lease for lease in held if project_id in (None, lease.project_id)]
     if not leases:
         raise NotFound(f"no instance {uuid} that holds slots")
     events = sorted(((entry, lease.slot) for lease in leases for entry in lease.history), key=lambda one: one[0].at)
@@ -43,7 +44,7 @@ def _of_instance(tx: Transaction, uuid: str, project_id: str) -> tuple[HistoryEn
 
 
 #: By noun, what reads an object of a project, or one of the pool.
-_READERS: Mapping[str, Callable[[Transaction, str, str], Any]] = {
+_READERS: Mapping[str, Callable[[Transaction, str, str | None], Any]] = {
     "batch": owned_batch,
     "design": visible_design,
     "gang": owned_gang,
@@ -56,10 +57,10 @@ _READERS: Mapping[str, Callable[[Transaction, str, str], Any]] = {
 }
 
 
-def events_of(tx: Transaction, noun: str, name: str, project_id: str) -> tuple[HistoryEntry, ...]:
+def events_of(tx: Transaction, noun: str, name: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
     """Return what happened to an object, oldest first; `name` is a uuid, or that of a host or slot.
 
-    NotFound if it is another project's.
+    NotFound if it is of another project than this one; None = of any.
     """
     if noun not in _READERS:
         raise InvalidInput(f"noun: expected one of {', '.join(_READERS)}, found {noun[:64]!r}")

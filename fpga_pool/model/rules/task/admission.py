@@ -86,12 +86,12 @@ def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue
     return emptiest(able, jobs, Counter(slot.shard for slot in slots))
 
 
-def owned_task(tx: Transaction, uuid: str, project_id: str) -> Task:
+def owned_task(tx: Transaction, uuid: str, project_id: str | None) -> Task:
     """Return a task of this project (`owned`)."""
     return owned(tx.task(uuid), project_id, "task")
 
 
-def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float, seen: Seen = None) -> Task:
+def cancel_task(tx: Transaction, uuid: str, project_id: str | None, now_s: float, seen: Seen = None) -> Task:
     """Have a task end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
     task = owned_task(tx, uuid, project_id)
     require_seen(task, seen)
