@@ -2,6 +2,7 @@
 
 import re
 import threading
+from uuid import uuid4
 
 import pytest
 import requests
@@ -9,6 +10,7 @@ from playwright.sync_api import expect
 
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
 from support.browser import running_browser, serious_findings, watched_page
@@ -75,6 +77,28 @@ def test_a_host_is_shown_with_what_it_has_measured(pool, dashboard):
     expect(detail.locator("dt").filter(has_text=re.compile("^busy cpus$"))).to_be_visible()
     value = detail.locator("dt").filter(has_text=re.compile("^cpus$")).locator("xpath=following-sibling::dd[1]")
     expect(value).to_have_text(f"{load.counters.cpus:.0f}")
+
+
+def test_an_operator_sees_work_of_another_project_and_cancels_it(pool, dashboard):
+    page = dashboard.page
+    with Client(pool.endpoint, project_id="other") as other:
+        job = JobRequest(uuid=str(uuid4()), function="sha256", requester="requester-1", input_bytes=10)
+        batch = other.create_batch([job], name="never sent", held=True)
+        dashboard.open("queue")
+        row = page.get_by_role("row").filter(has_text="never sent")
+        switch = page.get_by_role("checkbox", name="All projects")
+        expect(switch).not_to_be_checked()
+        expect(row).to_have_count(0)
+        switch.focus()
+        page.keyboard.press("Space")
+        expect(row.locator(".note", has_text="other")).to_be_visible()
+        assert serious_findings(page) == []
+        row.get_by_role("button", name="never sent").click()
+        page.get_by_role("complementary", name="Detail").get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the batch").click()
+        wait_until(lambda: other.batch(batch.uuid).cancel_requested, "the batch is cancelled")
+        switch.uncheck()
+        expect(row).to_have_count(0)
 
 
 def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):

@@ -9,6 +9,7 @@ import { pipelineGraph } from "./graph.js";
 import { cardText, enclosureText, linksOf, neighbours } from "./links.js";
 import { all, isEnded, KINDS } from "./pool.js";
 import { makeBadge, showBadge } from "./progress.js";
+import { session } from "./session.js";
 
 const LISTED = 200;
 const LINK_COLUMNS = ["Slot", "Over", "State"];
@@ -88,17 +89,17 @@ export class DetailView {
       const [project, name] = id.split("/");
       const query = { project_id: project, function: name, state: "COMPLETED", limit: LISTED };
       const [{ jobs }, { quota }] = await Promise.all([get(withQuery("/v1/jobs", query)), get("/v1/quotas")]);
-      return { project_id: project, function: name, newest_jobs: jobs, is_own: quota.project_id === project };
+      return { project_id: project, function: name, newest_jobs: jobs, is_own: isOwn(quota, project) };
     }
     if (kind !== "job") return (await get(`${KINDS[kind].path}/${path}`))[kind];
     return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
   }
 
-  /** What is in another project is not shown to an admin either: it is named only. */
+  /** What is in a project whose work is not shown is named only. */
   async #slot(found) {
     if (!found.holder) return found;
     const { quota } = await get("/v1/quotas").catch(() => ({ quota: null }));
-    return { ...found, is_own: quota?.project_id === found.holder_project_id };
+    return { ...found, is_own: isOwn(quota, found.holder_project_id) };
   }
 
   /** Who may not list slots may not see what a host has measured either. */
@@ -304,6 +305,8 @@ export class DetailView {
     await this.refresh();
   }
 }
+
+const isOwn = (quota, project) => session.everyone || quota?.project_id === project;
 
 const cardsOf = (host) => getAll(withQuery("/v1/cards", { host }), "cards");
 

@@ -1,9 +1,10 @@
-/** The queue: all work of the project, newest first, with its state, reasons, progress, and makespan against bound. */
+/** The queue: all work of one or all projects, newest first, with state, reasons, progress, and makespan against bound. */
 
 import { h, reconcile, scrollingTable, setText } from "./dom.js";
 import { count, duration, moment, partOf, seconds, shortId, waiting } from "./format.js";
 import { isEnded, isEndedJob, KINDS } from "./pool.js";
 import { makeBadge, makeBar, makeBullet, showBadge, showBar, showBullet } from "./progress.js";
+import { session } from "./session.js";
 
 const COLUMNS = ["Kind", "Name", "State", "Progress", "Reason or expected start", "Makespan", "Created"];
 
@@ -25,10 +26,13 @@ export class QueueView {
       h("option", { value: "" }, "all kinds"),
       ...Object.entries(KINDS).map(([kind, { many }]) => h("option", { value: kind }, many)),
     );
+    this.everyone = h("input", { type: "checkbox", on: { change: () => this.#chooseProjects() } });
+    this.projects = h("label", {}, this.everyone, " All projects");
+    const title = h("h2", { id: "queue-title" }, "Queue");
     this.element = h(
       "section",
       { class: "panel view", "aria-labelledby": "queue-title" },
-      h("div", { class: "head" }, h("h2", { id: "queue-title" }, "Queue"), h("label", {}, "Show ", kinds)),
+      h("div", { class: "head" }, title, this.projects, h("label", {}, "Show ", kinds)),
       scrollingTable("Work of the project", COLUMNS, this.body),
       this.empty,
     );
@@ -39,7 +43,15 @@ export class QueueView {
     this.update();
   }
 
+  #chooseProjects() {
+    session.everyone = this.everyone.checked;
+    this.pool.forget();
+    this.pool.refresh();
+  }
+
   update() {
+    // Tenants may not list slots either.
+    this.projects.hidden = this.pool.forbidden.has("slots");
     const rows = Object.keys(KINDS)
       .filter((kind) => !this.#kind || kind === this.#kind)
       .flatMap((kind) => this.pool.work[kind].map((work) => ({ kind, work })))
@@ -59,7 +71,7 @@ export class QueueView {
     const name = h("button", { type: "button", class: "plain link", on: { click: () => this.open(kind, work.uuid) } });
     const cells = [
       h("td", {}, kind),
-      h("th", { scope: "row" }, name),
+      h("th", { scope: "row" }, name, h("span", { class: "note" })),
       h("td", {}, makeBadge()),
       h("td", { class: "progress" }, makeBar(), h("span", { class: "note" })),
       h("td", { class: "reason" }),
@@ -72,6 +84,7 @@ export class QueueView {
   #updateRow(row, { kind, work }) {
     const [, name, state, progress, reason, makespan] = row.children;
     setText(name.firstChild, work.name || shortId(work.uuid));
+    setText(name.lastChild, session.everyone ? ` ${work.project_id}` : "");
     showBadge(state.firstChild, work.state);
     const done = this.#progress(kind, work);
     showBar(progress.firstChild, done.share, done.text);

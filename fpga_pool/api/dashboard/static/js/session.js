@@ -13,6 +13,8 @@ const root = frame ? new URL(frame.dataset.api, frame.baseURI).href : new URL(".
 /** Both are kept by this tab only, until it is closed. */
 export const session = {
   embedded: frame !== null,
+  /** The work of all projects is shown, not that of one. */
+  everyone: false,
   get token() {
     return sessionStorage.getItem(TOKEN) ?? "";
   },
