@@ -133,6 +133,7 @@ def test_hosts_are_filtered_by_whether_they_are_alive(api):
         ("/v1/batches?sort=name", "sort: expected created_at with :asc or :desc"),
         ("/v1/batches?host=node-1", "unknown: ['host']"),
         ("/v1/slots?state=LATE", "state: expected one of EMPTY, LOADING"),
+        ("/v1/jobs?limit=1&limit=2", "limit: expected once, found 2 times"),
         ("/v1/hosts?alive=perhaps", "alive: expected"),
     ],
 )
