@@ -356,8 +356,7 @@ class BatchRunner:
         transfer.stream, transfer.fresh = None, False
         match outcome:
             case ResultInfo():
-                if not former_attempt:
-                    transfer.result, transfer.received_s, transfer.failures = outcome, time.monotonic(), 0
+                transfer.receive(outcome, stream.job.attempt)
             case TransferCancelled() | None:
                 pass
             case InvalidInput() | OSError():

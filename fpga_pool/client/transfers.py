@@ -79,10 +79,24 @@ class Transfer:
         if job.attempt != self.job.attempt:
             self.former, self.result = self.result or self.former, None
             self.failures, self.not_before_s, self.staged_until_s = 0, 0.0, 0.0
-        if job.state is JobState.COMPLETED and self.result is None and self.former is not None:
-            self.result = self.former
         self.job = job
         self.fresh = True
+        self._take_former()
+
+    def receive(self, result: ResultInfo, attempt: int) -> None:
+        """Take note of a result that is here.
+
+        Its attempt may be another one than the job's: a scheduler that was replaced may have said last how the job was.
+        """
+        if attempt == self.job.attempt:
+            self.result, self.received_s, self.failures = result, time.monotonic(), 0
+        else:
+            self.former = result
+            self._take_former()
+
+    def _take_former(self) -> None:
+        if self.job.state is JobState.COMPLETED and self.result is None:
+            self.result = self.former
 
     @property
     def settled(self) -> bool:

@@ -217,6 +217,28 @@ def test_a_result_that_is_here_counts_if_the_pool_learns_of_it_after_planning_th
     assert outcome_of(transfer).result == result.path
 
 
+@pytest.mark.parametrize("completes_first", [False, True])
+def test_a_result_counts_if_it_comes_while_the_job_is_seen_as_it_was_before(
+    responder, start, pool, tmp_path, completes_first
+):
+    """A scheduler that was stalled, and replaced, answers once more with what it knew."""
+    _, outcome = start([b"x"])
+    outcome.result(WAIT_S)
+    (job,) = pool.first_jobs()
+    result = ResultInfo(path=tmp_path / "result", size_bytes=1, sha256=job.result_sha256)
+    before = replace(job, attempt=1, state=JobState.WAITING_INPUT)
+    complete = replace(job, attempt=2, state=JobState.COMPLETED)
+    transfer = Transfer(source=None, sink=result.path, job=replace(before, attempt=2))
+    transfer.look(before)
+    acts = [lambda: transfer.receive(result, 2), lambda: transfer.look(complete)]
+    for act in reversed(acts) if completes_first else acts:
+        act()
+    assert outcome_of(transfer).result == result.path
+    late = Transfer(source=None, sink=result.path, job=replace(complete, attempt=3))
+    late.receive(result, 2)  # the pool learned of it after it had planned the job again
+    assert outcome_of(late).result == result.path
+
+
 def test_job_planned_again_on_another_host_goes_there(start, responder, pool, in_state):
     other = pool.open_data_port("node-2")
     responder.computes_at_once = False
