@@ -143,12 +143,11 @@ def _view(
 def _query(wanted: Any) -> Any:
     """Return the parameters of the request; InvalidInput where one is unknown or cannot be right."""
     lists = {name for name, hint in hints_of(wanted).items() if get_origin(hint) is tuple}
-    given: dict[str, Any] = {name: texts for name, texts in request.args.lists() if name in lists}
+    given: dict[str, Any] = {}
     for name, texts in request.args.lists():
-        if name not in lists:
-            if len(texts) > 1:
-                raise InvalidInput(f"{name[:64]}: expected once, found {len(texts)} times")
-            given[name] = texts[0]
+        if name not in lists and len(texts) > 1:
+            raise InvalidInput(f"{name[:64]}: expected once, found {len(texts)} times")
+        given[name] = texts if name in lists else texts[0]
     return read(wanted, given, "", root="query", strict=False)
 
 

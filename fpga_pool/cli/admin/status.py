@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(upgradecheck.main(conf, "fpga_pool", Checks(conf), list(sys.argv[1:] if argv is None else argv)))
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        print(f"fpga-pool-status: {one_line(error)}", file=sys.stderr)
+        print(f"{PROGRAM}: {one_line(error)}", file=sys.stderr)
         return _NOT_CHECKED
 
 
