@@ -178,9 +178,9 @@ class PoolApi:
         """Return one batch, with what can be said of it now."""
         return read(BatchDetail, self._one("GET", "batches", uuid, project_id), "batch")
 
-    def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
+    def jobs(self, uuid: str, states: Sequence[JobState] = (), project_id: str | None = None) -> list[Job]:
         """Return the jobs of a batch (in some states), by index."""
-        return list(self.job_list(uuid, states).jobs)
+        return list(self.job_list(uuid, states, project_id=project_id).jobs)
 
     def job_list(
         self,
@@ -190,6 +190,7 @@ class PoolApi:
         changed_after: str | None = None,
         wait_s: float = 0.0,
         with_batch: bool = False,
+        project_id: str | None = None,
     ) -> JobList:
         """Return the jobs of a batch together with the time in the pool, and with the batch if wanted.
 
@@ -197,10 +198,9 @@ class PoolApi:
         comes when one does, or after `wait_s`.
         """
         params: dict[str, object] = {"state": [str(state) for state in states]}
-        if with_batch:
-            params["batch"] = "true"
-        if changed_after is not None:
-            params |= {"changed_after": changed_after, "wait_s": wait_s}
+        params |= {"batch": "true"} if with_batch else {}
+        params |= {} if project_id is None else {"project_id": project_id}
+        params |= {} if changed_after is None else {"changed_after": changed_after, "wait_s": wait_s}
         return read(JobList, self._http.call("GET", f"/v1/batches/{segment(uuid)}/jobs", params=params))
 
     def cancel(self, uuid: str, project_id: str | None = None) -> Batch:

@@ -75,8 +75,8 @@ class Show(OneWork):
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         project_id = parsed_args.project_id
         detail = self.client.batch_detail(parsed_args.batch, project_id)
-        jobs = self.client.project_jobs(batch_uuid=[detail.batch.uuid], project_id=project_id)
-        return details(detail.batch, sorted(jobs, key=attrgetter("index")), **prospects(detail))
+        jobs = self.client.jobs(detail.batch.uuid, project_id=project_id)
+        return details(detail.batch, jobs, **prospects(detail))
 
 
 class Watch(OneObject):
