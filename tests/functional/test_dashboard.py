@@ -99,6 +99,7 @@ def test_an_operator_sees_work_of_another_project_and_cancels_it(pool, dashboard
         wait_until(lambda: other.batch(batch.uuid).cancel_requested, "the batch is cancelled")
         switch.uncheck()
         expect(row).to_have_count(0)
+        expect(page.get_by_role("complementary", name="Detail")).to_be_hidden()
 
 
 def test_a_batch_is_seen_from_its_slots_to_its_jobs(pool, dashboard):

@@ -75,7 +75,7 @@ def watched_page(browser: Browser, endpoint: str, *, scheme: str = "light") -> I
     try:
         watched = Watched(context.new_page(), endpoint)
         yield watched
-        assert watched.complaints == []
+        assert not watched.complaints, watched.complaints
     finally:
         context.close()
 

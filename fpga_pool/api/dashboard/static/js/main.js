@@ -28,7 +28,10 @@ function go(view, kind, id) {
 }
 
 const open = (kind, id, view = readAddress().view) => go(view, kind, id);
-const close = () => go(readAddress().view);
+function close() {
+  detail.show(null);
+  go(readAddress().view);
+}
 function choose(batch) {
   pool.chosenBatch = batch;
   pool.refresh();
@@ -37,7 +40,7 @@ function choose(batch) {
 const pool = new Pool(report);
 const views = {
   pool: new PoolView(pool, open),
-  queue: new QueueView(pool, open),
+  queue: new QueueView(pool, open, close),
   schedule: new ScheduleView(pool, open, choose),
   egress: new EgressView(pool, open, report),
   tiers: new TiersView(pool, open),

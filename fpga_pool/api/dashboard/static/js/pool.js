@@ -203,7 +203,9 @@ export class Pool extends EventTarget {
 
   async #refreshWork() {
     const kinds = Object.entries(KINDS);
+    const known = this.work;
     const answers = await Promise.all(kinds.map(([, kind]) => get(withQuery(kind.path, { limit: LISTED }))));
+    if (known !== this.work) return; // it was that of another caller or project
     kinds.forEach(([name, kind], number) => {
       this.work[name] = answers[number][kind.many];
     });

@@ -15,9 +15,8 @@ export class QueueView {
   parts = new Set(["work", "all"]);
   #kind = "";
 
-  constructor(pool, open) {
-    this.pool = pool;
-    this.open = open;
+  constructor(pool, open, close) {
+    Object.assign(this, { pool, open, close });
     this.body = h("tbody");
     this.empty = h("p", { class: "empty" });
     const kinds = h(
@@ -45,6 +44,8 @@ export class QueueView {
 
   #chooseProjects() {
     session.everyone = this.everyone.checked;
+    // What is in detail may be of a project that is no longer shown.
+    this.close();
     this.pool.forget();
     this.pool.refresh();
   }
