@@ -1,6 +1,7 @@
 import datetime
 import ipaddress
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -227,3 +228,24 @@ def mariadb(run_server, servers_directory):
 @pytest.fixture(scope="session")
 def postgresql(run_server, servers_directory):
     yield from run_server(PostgreSQL(servers_directory))
+
+
+@pytest.fixture(scope="session")
+def small_disk():
+    """Make file systems with little room: `small_disk(directory, megabytes)`."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mounted = []
+
+    def mount(place: Path, megabytes: int) -> Path:
+        place.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=711", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"mounting a small file system is not possible here: {done.stderr.strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)

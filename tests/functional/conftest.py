@@ -1,6 +1,5 @@
 import contextlib
 import hashlib
-import os
 import random
 import socket
 import subprocess
@@ -303,27 +302,6 @@ def end_and_audit_embedded():
         return completed_jobs(database_url)
 
     return end
-
-
-@pytest.fixture(scope="session")
-def small_disk(tmp_path_factory):
-    """Make file systems with little room: `small_disk(directory, megabytes)`."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mounted = []
-
-    def mount(place: Path, megabytes: int) -> Path:
-        place.mkdir(parents=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=711", "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"mounting a small file system is not possible here: {done.stderr.strip()}")
-        mounted.append(place)
-        return place
-
-    yield mount
-    for place in mounted:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def _hang_up(end: socket.socket) -> None:

@@ -139,7 +139,8 @@ class Clients:
             except Exception as error:
                 self._blame(item, repr(error))
             self.ledger.took_s.append(time.monotonic() - begun_s)
-            shutil.rmtree(self._results(item), ignore_errors=True)  # they were looked at
+            if not self._is_blamed(item):
+                shutil.rmtree(self._results(item), ignore_errors=True)
             self.ledger.ended.append(item.number)
 
     def _next(self) -> Item | None:
@@ -149,6 +150,9 @@ class Clients:
 
     def _blame(self, item: Item, what: str) -> None:
         self.ledger.wrong.append(f"{item.kind} {item.number}: {what}")
+
+    def _is_blamed(self, item: Item) -> bool:
+        return any(entry.startswith(f"{item.kind} {item.number}: ") for entry in self.ledger.wrong)
 
     def _client(self, item: Item, turn: int = 0) -> Client:
         names = list(self._pool.endpoints)
@@ -167,7 +171,7 @@ class Clients:
     def _hold_against(self, item: Item, found: Any) -> None:
         for data, job in zip(item.inputs, found.jobs, strict=True):
             if job.result is None or job.result.read_bytes() != _digest(data):
-                self._blame(item, f"{job.job.uuid}: {job.state} {job.reason or 'with a wrong result'}")
+                self._blame(item, f"{job.job.uuid} in {job.slot}: {job.state} {job.reason or 'with a wrong result'}")
 
     def _batch_runner(self, item: Item) -> BatchRunner:
         return self._noted(item, self._client(item).runner(self._specs(item), **self._settings(item)))

@@ -122,6 +122,26 @@ def place_file(source: Path, place: Path) -> None:
     _sync_directory(place.parent)
 
 
+def write_over(path: Path, data: bytes) -> None:
+    """Have a file hold this data alone; OSError where there is no room for all of it, and then there is no file.
+
+    The data takes the place of what was there: to empty a file first costs more than all the rest.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            file.write(data)
+            file.truncate()
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def erase(path: Path) -> None:
+    """Write zeros over what a file holds: no tenant's data stays beyond its job.  To empty it costs far more."""
+    with path.open("r+b") as file:
+        file.write(bytes(os.fstat(file.fileno()).st_size))
+
+
 def _sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -31,6 +31,7 @@ from fpga_pool.model.objects.bitstreams import is_design
 from fpga_pool.model.objects.pool import SlotState, is_cpu
 from fpga_pool.services.agent.designs import Designs
 from fpga_pool.services.agent.instances.slots import GuestUse
+from fpga_pool.services.agent.job_files import erase, write_over
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.transfer.frames import SMALL_BYTES
 from fpga_pool.transfer.handler import JobResult
@@ -339,26 +340,15 @@ class SlotWorker:
             with self._running_lock:
                 self._running = None
             if source == self._source:
-                self._erase_input()
+                erase(source)
 
     def _place_input(self, job: HeldJob) -> Path:
         """Return the file that holds the job's input."""
         small = self._shell.files.small_input(job.uuid)
         if small is None:
             return self._shell.files.input_path(job.uuid)
-        # Written over the one before: to empty a file first costs more than all the rest.
-        source = os.open(self._source, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.pwrite(source, small, 0)
-            os.ftruncate(source, len(small))
-        finally:
-            os.close(source)
+        write_over(self._source, small)
         return self._source
-
-    def _erase_input(self) -> None:
-        """Write over the small input: no tenant's data stays beyond its job.  To empty the file costs far more."""
-        with self._source.open("r+b", buffering=0) as file:
-            file.write(bytes(os.fstat(file.fileno()).st_size))
 
     def _take_result(self, job: HeldJob) -> JobResult:
         """Take the result away, so that the slot's next job can have the place."""

@@ -1,11 +1,12 @@
 """What the documentation promises of bad catalogues, bitstreams and disks, asked of pools made for it."""
 
-import os
 import subprocess
 import sys
 import uuid
 
 import pytest
+
+from support.disks import Ballast
 
 from .table import CATALOGUE, CREATE, ROWS, assert_refused, assert_said, call, create, fits, fpga_pool, job, one_job
 
@@ -90,46 +91,18 @@ def test_a_broken_catalogue_is_told_in_one_line_and_the_pool_does_not_start(tmp_
     assert fits(row, line), line
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of its own with little room."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"mounting a small file system is not possible here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(place):
-    """Take all the room that is left."""
-    ballast = place / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        for size in (2**20, 4096):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                pass
-    return ballast
-
-
 def test_a_full_disk_refuses_new_batches_whole_and_the_pool_goes_on_afterwards(make_pool, small_disk, tmp_path):
-    row = "full disk of the database"
-    pool = make_pool({"driver_simulated": {"board": "demo"}, "standalone": {"hosts": 1}}, directory=small_disk)
+    row, disk = "full disk of the database", small_disk(tmp_path / "disk", 32)
+    pool = make_pool({"driver_simulated": {"board": "demo"}, "standalone": {"hosts": 1}}, directory=disk)
     first = create(pool)
-    ballast = fill(small_disk)
+    ballast = Ballast(disk)
+    ballast.fill()
     # Large enough not to fit into what the database's log has left.
     wanted = {"uuid": str(uuid.uuid4()), "jobs": [job()] * 5000}
     assert_refused(row, call(pool, *CREATE, json=wanted))
     assert call(pool, "GET", f"/v1/batches/{first}").status_code == 200
     assert call(pool, "GET", f"/v1/batches/{wanted['uuid']}").status_code == 404
-    ballast.unlink()
+    ballast.remove()
     assert call(pool, *CREATE, json=wanted).status_code == 201
     call(pool, "DELETE", f"/v1/batches/{wanted['uuid']}")
     (tmp_path / "FILE").write_bytes(b"abc")

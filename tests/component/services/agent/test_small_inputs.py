@@ -1,5 +1,6 @@
 """Small inputs and results, which the journal keeps, and ends that are recorded together or cannot be."""
 
+import os
 import sqlite3
 import threading
 
@@ -7,7 +8,9 @@ import pytest
 
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.services.agent.job_files import write_over
 from fpga_pool.transfer.handler import JobResult
+from support.disks import Ballast
 
 from .held import OTHER, SLOT, files, finish_small, give, give_small
 
@@ -168,3 +171,18 @@ def test_a_failure_that_cannot_be_recorded_is_told_when_it_can(jobs, commands, j
 
 def raise_full():
     raise StorageFull("no room")
+
+
+def test_an_input_for_which_a_full_disk_has_room_in_part_only_is_not_placed(small_disk, tmp_path):
+    disk = small_disk(tmp_path / "disk", 1)
+    ballast, place = Ballast(disk), disk / "slot.in"
+    ballast.fill()
+    os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - 8192)
+    write_over(place, b"fits")
+    with pytest.raises(OSError, match="No space left"):
+        write_over(place, b"a" * 16384)
+    assert not place.exists()
+    ballast.remove()
+    write_over(place, b"a" * 16384)
+    write_over(place, b"less")
+    assert place.read_bytes() == b"less"
