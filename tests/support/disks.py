@@ -1,6 +1,7 @@
 """Disks that are full for a while."""
 
 import contextlib
+import os
 from pathlib import Path
 
 
@@ -11,11 +12,15 @@ class Ballast:
         self._file = disk / "ballast"
 
     def fill(self) -> None:
-        with self._file.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        with self._file.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             for size_bytes in (1 << 20, 1 << 12):
                 with contextlib.suppress(OSError):
                     while True:
                         file.write(bytes(size_bytes))
+
+    def leave(self, room_bytes: int) -> None:
+        """Have so much room left on the full disk, or less."""
+        os.truncate(self._file, max(self._file.stat().st_size - room_bytes, 0))
 
     def remove(self) -> None:
         self._file.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """What is done to a pool in a drill: its parts are killed and stalled, its networks, disks and clocks fail."""
 
 import contextlib
+import itertools
 import random
 import threading
 import time
@@ -151,8 +152,13 @@ class Faults:
 
     def _filling(self, name: str, disk: Ballast) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
-            disk.fill()
-            time.sleep(rng.uniform(0.5, 4.0))
+            end_s = time.monotonic() + rng.uniform(0.5, 4.0)
+            for room_bytes in itertools.cycle((0, 4096, 8192, 65536)):  # what is written may fit in part
+                disk.fill()
+                disk.leave(room_bytes)
+                if time.monotonic() > end_s:
+                    break
+                time.sleep(0.1)
             disk.remove()
             for server in self.servers:
                 if server.name == name:

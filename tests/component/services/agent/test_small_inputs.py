@@ -1,6 +1,5 @@
 """Small inputs and results, which the journal keeps, and ends that are recorded together or cannot be."""
 
-import os
 import sqlite3
 import threading
 
@@ -177,7 +176,7 @@ def test_an_input_for_which_a_full_disk_has_room_in_part_only_is_not_placed(smal
     disk = small_disk(tmp_path / "disk", 1)
     ballast, place = Ballast(disk), disk / "slot.in"
     ballast.fill()
-    os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - 8192)
+    ballast.leave(8192)
     write_over(place, b"fits")
     with pytest.raises(OSError, match="No space left"):
         write_over(place, b"a" * 16384)
