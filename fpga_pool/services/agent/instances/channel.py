@@ -226,7 +226,8 @@ class GuestChannel:
 
     def _forget_request(self) -> None:
         if self._request is not None:
-            self._request.file.close()
+            with contextlib.suppress(OSError):  # what a full disk does not take is not wanted any more
+                self._request.file.close()
             self._request = None
 
 

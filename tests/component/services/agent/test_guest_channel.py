@@ -16,6 +16,7 @@ from fpga_pool.guest.frames import Lines, encode
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances import channel as channels
 from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
+from support.disks import Ballast
 from support.pages import blocks, commands, path_of
 
 SLOT = "h0/sim0/slot0"
@@ -66,13 +67,13 @@ def new_channel(bench, tmp_path, until):
     """Serve a channel on a slot that is held for the instance: `new_channel(function)`."""
     made = []
 
-    def make(function="sha256", **limits):
+    def make(function="sha256", directory=tmp_path, **limits):
         action = HoldSlot(instance="vm", project_id="p", function=function, lease_epoch=1)
         assert bench.execute(bench.commands.command(action)) == ["accepted"]
         until(lambda: bench.worker.guest._hold is not None)
         line = Line()
         made.append(
-            GuestChannel("vm", SLOT, bench.worker.guest, line.connect, tmp_path / "port", ChannelLimits(**limits))
+            GuestChannel("vm", SLOT, bench.worker.guest, line.connect, directory / "port", ChannelLimits(**limits))
         )
         return line
 
@@ -108,6 +109,25 @@ def test_a_program_that_ends_in_the_middle_of_a_request_does_not_spoil_the_next(
         os.write(first._port, encode({"id": "1", "op": "data", "data": b"half of it"})[:30])
         # The port stays: the next program speaks on the same connection.
         assert compute(first, b"abc") == sha256(b"abc")
+
+
+def test_a_full_disk_is_told_to_the_guest_and_the_channel_goes_on(new_channel, small_disk, tmp_path, until):
+    disk = small_disk(tmp_path / "disk", 1)
+    ballast, line = Ballast(disk), new_channel(directory=disk)
+    with Port(line) as port:
+        assert compute(port, b"abc") == sha256(b"abc")
+        ballast.fill()
+        with pytest.raises(RequestFailed, match="No space left"):
+            compute(port, os.urandom(300_000))
+        # The program ends in the middle of a request, and what has come of that does not fit.
+        os.write(port._port, encode({"id": "1", "op": "run", "function": "", "bytes": 100}))
+        until(lambda: (disk / "port.in").stat().st_size == 0)
+        ballast.fill()
+        os.write(port._port, encode({"id": "1", "op": "data", "data": b"half of it"}))
+    with Port(line) as port:
+        assert port.describe()["slot"] == SLOT
+        ballast.remove()
+        assert compute(port, b"abc") == sha256(b"abc")
 
 
 def test_a_guest_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(new_channel, caplog):
