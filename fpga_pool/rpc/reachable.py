@@ -7,6 +7,7 @@ exchange, or a queue, nothing would arrive until the process starts again.
 import logging
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import oslo_messaging as messaging
@@ -34,7 +35,8 @@ class ReachableServer:
         interval_s: float,
     ) -> None:
         self._name, self._interval_s = name, interval_s
-        self._server = server(transport, topic, name, endpoints, gate, refusals)
+        self._new_server = partial(server, transport, topic, name, endpoints, gate, refusals)
+        self._server = self._new_server()
         target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name, version=VERSION)
         self._client = messaging.get_rpc_client(transport, target, timeout=interval_s / 2)
         self._lock = threading.Lock()
@@ -77,6 +79,10 @@ class ReachableServer:
             if ended.is_set():
                 return
             LOG.warning("no call reaches server %s; it declares its queues again", self._name)
-            self._server.stop()
-            self._server.wait()
-            self._server.start()
+            try:
+                self._server.stop()
+                self._server.wait()
+                self._server = self._new_server()  # one that could not begin to listen never would
+                self._server.start()
+            except Exception as error:  # such as that of an exchange that a peer has declared in another way
+                LOG.error("server %s cannot listen: %s; next try in %g s", self._name, error, self._interval_s)  # noqa: TRY400

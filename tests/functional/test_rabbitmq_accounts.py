@@ -115,7 +115,7 @@ def test_each_role_can_call_what_it_has_to(pool):
     wait_until(lambda: scheduler.woken, "schedulers wake each other")
 
 
-def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, accounts):
+def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, accounts, caplog):
     transports, key, _ = pool
     agents = AgentAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=1.0)
     agent = SchedulerAPI(transports["one"], Identity(Role.AGENT, "one.example", key), timeout_s=1.0)
@@ -126,12 +126,25 @@ def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, acco
             return True
         return False
 
+    def assert_listen_again():
+        for name in ("one", "two"):
+            wait_until(lambda name=name: is_answered(agents.tiers, f"{name}.example"), f"agent {name} listens again")
+        wait_until(lambda: is_answered(agent.instance_leases, "one.example"), "the scheduler listens again")
+
     with kombu.Connection(f"amqp{accounts.account('two').removeprefix('rabbit')}") as connection:
         connection.default_channel.exchange_delete(EXCHANGE)
     assert not is_answered(agents.tiers, "one.example")
-    for name in ("one", "two"):
-        wait_until(lambda name=name: is_answered(agents.tiers, f"{name}.example"), f"agent {name} listens again")
-    wait_until(lambda: is_answered(agent.instance_leases, "one.example"), "the scheduler listens again")
+    assert_listen_again()
+
+    # Worse: the peer has made another one of that name, until an operator removes it.
+    with kombu.Connection(f"amqp{accounts.account('two').removeprefix('rabbit')}") as connection:
+        connection.default_channel.exchange_delete(EXCHANGE)
+        connection.default_channel.exchange_declare(EXCHANGE, "fanout", durable=True, auto_delete=False)
+    for name in ("one.example", "two.example", "s"):
+        wait_until(lambda name=name: f"server {name} cannot listen" in caplog.text, f"{name} cannot listen")
+    with kombu.Connection(f"amqp{accounts.account('two').removeprefix('rabbit')}") as connection:
+        connection.default_channel.exchange_delete(EXCHANGE)
+    assert_listen_again()
 
 
 @pytest.fixture
