@@ -6,7 +6,13 @@ from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, requested
 from fpga_pool.api.personas import CATALOGUE, MEMBER, OPERATOR, READER
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.messages.queries import BitstreamQuery, CalibrationQuery, LibraryQuery, ProjectQuery, WorkQuery
+from fpga_pool.model.messages.queries import (
+    BitstreamQuery,
+    CalibrationQuery,
+    LibraryQuery,
+    NamedWorkQuery,
+    ProjectQuery,
+)
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignState
@@ -63,7 +69,7 @@ CATALOGUE_OPERATIONS = (
     Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
               query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
               summary="Show a bitstream of the catalogue, as a host has it."),
-    list_of("designs", Design, DesignState, WorkQuery, READER,
+    list_of("designs", Design, DesignState, NamedWorkQuery, READER,
             "List the designs of the project, newest first, a page at a time."),
     Operation(method="POST", path="/v1/designs", name="create_design", persona=MEMBER, body=DesignRequest, status=201,
               handle=_create_design, answer={"design": Design},

@@ -80,7 +80,7 @@ class Operation:
 #: Times are shown in microseconds: a list since a time that was shown has the object that had it.
 SHOWN_S = 1e-6
 #: Parameters that name values of a field, besides the state.
-_FILTERS = ("board", "function", "host", "batch_uuid")
+_FILTERS = ("board", "function", "host", "name", "batch_uuid")
 
 
 def list_of(

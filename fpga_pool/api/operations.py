@@ -36,6 +36,7 @@ from fpga_pool.model.messages.queries import (
     CountersQuery,
     HostQuery,
     JobQuery,
+    NamedWorkQuery,
     NewBatchQuery,
     PoolEventQuery,
     ProjectJobQuery,
@@ -93,7 +94,7 @@ def _family(
     wanted: type,
     create: Callable[[Call], Any],
     states: type[StrEnum],
-    query: type[WorkQuery] = WorkQuery,
+    query: type[WorkQuery] = NamedWorkQuery,
     detail: str = "",
     creation: Mapping[str, Any] | None = None,
 ) -> tuple[Operation, ...]:

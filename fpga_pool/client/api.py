@@ -131,7 +131,7 @@ class PoolApi:
         answer = self._http.call("POST", "/v1/plans", body={"jobs": to_plain(jobs), **f.as_body(options)})
         return read(PlannedBatch, answer, "plan")
 
-    def batches(self, limit: int | None = None, **filters: Unpack[f.WorkFilters]) -> list[Batch]:
+    def batches(self, limit: int | None = None, **filters: Unpack[f.NamedWorkFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
         return self._list(Batch, "batches", limit, filters)
 
@@ -246,7 +246,7 @@ class PoolApi:
         body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
         return create(self._http, Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
 
-    def gangs(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Gang]:
+    def gangs(self, limit: int | None = 100, **filters: Unpack[f.NamedWorkFilters]) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
         return self._list(Gang, "gangs", limit, filters)
 
@@ -273,7 +273,7 @@ class PoolApi:
         body = {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)}
         return create(self._http, Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
 
-    def pipelines(self, limit: int | None = 100, **filters: Unpack[f.WorkFilters]) -> list[Batch]:
+    def pipelines(self, limit: int | None = 100, **filters: Unpack[f.NamedWorkFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
         return self._list(Batch, "pipelines", limit, filters)
 

@@ -99,15 +99,22 @@ class WorkFilters(NameFilters, total=False):
     project_id: str | None
 
 
-class TaskFilters(WorkFilters, total=False):
+class NamedWorkFilters(WorkFilters, total=False):
+    """Which batches, designs, gangs or pipelines are listed."""
+
+    name: Sequence[str]
+
+
+class TaskFilters(NamedWorkFilters, total=False):
     """Which tasks are listed."""
 
     function: Sequence[str]
 
 
-class JobFilters(TaskFilters, total=False):
+class JobFilters(WorkFilters, total=False):
     """Which jobs are listed."""
 
+    function: Sequence[str]
     host: Sequence[str]
     batch_uuid: Sequence[str]
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions, CardFilters, PoolEventFilters, RunSettings, WorkFilters
+from fpga_pool.client.filters import BatchOptions, CardFilters, NamedWorkFilters, PoolEventFilters, RunSettings
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
@@ -183,7 +183,7 @@ class Client(PoolApi):
         body = {**manifest, "uuid": uuid, **to_plain({"bitstream": bitstream, "signature": signature})}
         return create(self._http, Design, "design", body, lambda: self.design(uuid), CREATE_PATIENCE_S)
 
-    def designs(self, limit: int | None = 100, **filters: Unpack[WorkFilters]) -> list[Design]:
+    def designs(self, limit: int | None = 100, **filters: Unpack[NamedWorkFilters]) -> list[Design]:
         """Return the newest designs of the project, newest first."""
         return self._list(Design, "designs", limit, filters)
 

@@ -20,7 +20,7 @@ class ProjectQuery(Message, frozen=True, kw_only=True):
 
 
 class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
-    """Which batches, gangs, pipelines or tasks are wanted: those that all parameters fit, a page at a time."""
+    """Which objects of a project are wanted: those that all parameters fit, a page at a time."""
 
     #: One or several states.
     state: tuple[str, ...] = ()
@@ -34,16 +34,25 @@ class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
     marker: Uuid | None = None
 
 
-class TaskQuery(WorkQuery, frozen=True, kw_only=True):
+class NamedWorkQuery(WorkQuery, frozen=True, kw_only=True):
+    """Which batches, designs, gangs or pipelines are wanted."""
+
+    #: One or several names.
+    name: tuple[Text, ...] = ()
+
+
+class TaskQuery(NamedWorkQuery, frozen=True, kw_only=True):
     """Which tasks are wanted."""
 
     #: One or several functions.
     function: tuple[Text, ...] = ()
 
 
-class ProjectJobQuery(TaskQuery, frozen=True, kw_only=True):
+class ProjectJobQuery(WorkQuery, frozen=True, kw_only=True):
     """Which jobs of all batches are wanted."""
 
+    #: One or several functions.
+    function: tuple[Text, ...] = ()
     #: One or several hosts on which they were planned, and batches that they are of.
     host: tuple[Text, ...] = ()
     batch_uuid: tuple[Uuid, ...] = ()

@@ -38,6 +38,19 @@ def test_a_list_has_the_states_that_are_wanted(api, create):
     assert uuids(api.get(f"/v1/batches?state=PENDING&state={cancelled}&state=RUNNING")) == [third, second, first]
 
 
+def test_a_list_has_what_has_a_name(api):
+    def make(name):
+        return api.post("/v1/batches", json={"jobs": [JOB], "name": name}).json["batch"]["uuid"]
+
+    one, two, again = make("one"), make("two words"), make("one")
+    assert uuids(api.get("/v1/batches?name=one")) == [again, one]
+    assert uuids(api.get("/v1/batches?name=one&name=two+words&limit=2")) == [again, two]
+    assert uuids(api.get("/v1/batches?name=on")) == []
+    for nouns in ("pipelines", "tasks", "gangs", "designs"):
+        assert uuids(api.get(f"/v1/{nouns}?name=one"), nouns) == []
+    assert api.get("/v1/jobs?name=one").status_code == 400
+
+
 def test_a_list_begins_at_a_moment(api, create):
     first, second = create(), create()
     at = api.get(f"/v1/batches/{second}").json["batch"]["created_at"]
