@@ -8,7 +8,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import moment, positive_count
-from fpga_pool.cli.client.columns import Columns, One, Table, single, table
+from fpga_pool.cli.client.columns import Columns, FittedTable, One, Table, single, table
 from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
@@ -53,6 +53,17 @@ class PoolCommand(CheckedCommand):
         return done
 
 
+def is_short(parsed_args: argparse.Namespace) -> bool:
+    """Return whether the output is a table, for people who did not ask for all columns."""
+    return parsed_args.formatter == "table" and not getattr(parsed_args, "long", False)
+
+
+def fitting(parsed_args: argparse.Namespace, formatter: T) -> T | FittedTable:
+    """Return what draws the output; a table fits a terminal, unless a width or all columns are asked for."""
+    fits = is_short(parsed_args) and parsed_args.max_width <= 0 and not parsed_args.fit_width
+    return FittedTable() if fits else formatter
+
+
 class PoolLister(PoolCommand, Lister):
     """A command that ends with a table."""
 
@@ -61,6 +72,11 @@ class PoolLister(PoolCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return table(self.ask(**self.filters(parsed_args)), self.COLUMNS)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show the table."""
+        self.formatter = fitting(parsed_args, self.formatter)
+        return super().produce_output(parsed_args, column_names, data)
 
 
 class LongLister(PoolLister):
@@ -77,9 +93,8 @@ class LongLister(PoolLister):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
         """Choose the columns."""
-        is_table = parsed_args.formatter == self.formatter_default
-        if is_table and not (parsed_args.long or parsed_args.columns) and {*self.SHORT} <= {*column_names}:
-            parsed_args.columns = list(self.SHORT)
+        if is_short(parsed_args) and not parsed_args.columns:
+            parsed_args.columns = [name for name in column_names if name in self.SHORT]
         return super().produce_output(parsed_args, column_names, data)
 
 
@@ -152,6 +167,11 @@ class NewestLister(Pages, LongLister):
 class PoolShowOne(PoolCommand, ShowOne):
     """A command that ends with one object."""
 
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show the object."""
+        self.formatter = fitting(parsed_args, self.formatter)
+        return super().produce_output(parsed_args, column_names, data)
+
 
 class OneObject(PoolShowOne):
     """A command on one object."""
@@ -182,7 +202,7 @@ class OneWork(OneObject):
         return self.details(self.ask(getattr(parsed_args, self.NOUN), project_id=parsed_args.project_id))
 
 
-class Several(PoolLister):
+class Several(LongLister):
     """A command on several objects."""
 
     #: What an object is called, and what else may be named by its uuid.
@@ -206,6 +226,7 @@ class CancelWork(Several):
     """Ask for the end of batches, tasks, gangs or pipelines."""
 
     COLUMNS = ("uuid", "name", "state", "cancel_requested")
+    SHORT = ("uuid", "state", "cancel_requested")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)

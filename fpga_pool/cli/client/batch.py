@@ -4,10 +4,9 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from textwrap import fill
 from typing import Any
 
-from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneObject, OneWork, Several
+from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, OneWork, Several
 from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
@@ -125,7 +124,7 @@ class Cancel(CancelWork):
     NOUN, ASK = "batch", Client.cancel
 
 
-class _Change(Several, LongLister):
+class _Change(Several):
     """Change batches, and show them as they are then."""
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
@@ -206,9 +205,6 @@ class ShowJob(OneWork):
 
 # ---- Plans of batches that are not created
 
-#: So wide a value leaves the table within 80 columns.
-_WIDTH = 53
-
 
 def as_late(late_s: float | None) -> Shown:
     """Return by how much a deadline is missed; None = it is not."""
@@ -216,11 +212,7 @@ def as_late(late_s: float | None) -> Shown:
 
 
 def _as_jobs(jobs: Sequence[PlannedJob]) -> Shown:
-    return as_lines(to_plain(jobs), (_wrapped(_line(job)) for job in jobs))
-
-
-def _wrapped(text: str) -> str:
-    return fill(text, _WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+    return as_lines(to_plain(jobs), map(_line, jobs))
 
 
 def _line(job: PlannedJob) -> str:
@@ -233,8 +225,7 @@ _PLAN = (
     *("policy", "jobs", "input_bytes", "planned_makespan_s", "lower_bound_s", "planned_completion_s"),
     *("completion_bound_s", "ends_at"),
     ("late_s", lambda plan: as_late(plan.late_s)),
-    ("pending_reason", lambda plan: Shown(plan.pending_reason, _wrapped(plan.pending_reason))),
-    "expected_at",
+    *("pending_reason", "expected_at"),
     ("job_list", lambda plan: _as_jobs(plan.job_list)),
 )
 

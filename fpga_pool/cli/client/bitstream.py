@@ -132,7 +132,7 @@ class ListDesigns(NewestLister, LongLister):
     """List designs, newest first."""
 
     ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS
-    SHORT = ("uuid", "name", "function", "state", "public", "board", "kind", "project_id")
+    SHORT = ("uuid", "function", "state", "public")
     take_action = PoolLister.take_action  # its columns have the project in any case
 
 

@@ -1,11 +1,15 @@
 """Objects as rows of tables: a table for people has units and text, data formats have the values."""
 
+import argparse
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from itertools import chain
+from textwrap import wrap
+from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
+from cliff.formatters.table import TableFormatter
 
 from fpga_pool.model.objects.pool import Job, place_kind
 
@@ -14,6 +18,11 @@ Table = tuple[Sequence[str], Sequence[Row]]
 One = tuple[Sequence[str], Row]
 #: Names of fields; or names with functions of the object.
 Columns = Sequence[str | tuple[str, Callable[[Any], Any]]]
+
+#: So wide is a table at most, with a border before each column and after the last, and a blank on both sides of a text.
+_WIDTH, _BORDER, _BORDERS = 80, 1, 3
+#: A text of so many characters is a short word.
+_SHORT = 16
 
 
 class Shown(FormattableColumn[Any]):
@@ -30,14 +39,21 @@ class Shown(FormattableColumn[Any]):
         return None if self._value == float("inf") else self._value
 
 
+def _with_unit(value: float, unit: str) -> str:
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
 def as_rate(bps: float) -> Shown:
     """Return a rate with a unit, perhaps without a limit."""
-    if bps == float("inf"):
-        return Shown(bps, "unlimited")
-    for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if bps >= factor:
-            return Shown(bps, f"{bps / factor:.4g} {unit}")
-    return Shown(bps, f"{bps:.4g} bit/s")
+    return Shown(bps, "unlimited" if bps == float("inf") else _with_unit(bps, "bit/s"))
+
+
+def as_bytes(value: int | None) -> Shown:
+    """Return a number of bytes with a unit."""
+    return Shown(value, "" if value is None else _with_unit(value, "B"))
 
 
 def as_number(value: float) -> Shown:
@@ -92,14 +108,18 @@ def _job_line(job: Job) -> str:
 
 def shown(name: str, value: Any) -> Any:
     """Return a value as the unit in its name says."""
-    if isinstance(value, Shown) or (value is None and name.endswith("_bps")):
+    if isinstance(value, Shown):
         return value
+    if value is None:
+        return Shown(None, "")
     if name == "at" or name.endswith("_at"):
         return as_moment(value)
     if name.endswith("_s"):
         return as_seconds(value)
     if name.endswith("_bps"):
         return as_rate(value)
+    if name.endswith(("_bytes", "_bytes_of_day")):
+        return as_bytes(value)
     if isinstance(value, StrEnum):
         return str(value)
     return as_words(value) if isinstance(value, tuple | list) else value
@@ -126,3 +146,66 @@ def table(found: Iterable[Any], columns: Columns) -> Table:
 def single(found: Any, columns: Columns, **more: Any) -> One:
     """Return an object, and more of it, as one."""
     return (*names(columns), *more), (*row(found, columns), *(shown(name, value) for name, value in more.items()))
+
+
+# ---- Tables that fit a terminal
+
+
+class FittedTable(TableFormatter):
+    """The table of cliff; long texts continue on another line where it would be wider than a terminal."""
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        super().emit_list(column_names, _fitted(column_names, data), stdout, parsed_args)
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: argparse.Namespace
+    ) -> None:
+        values = (value for _, value in _fitted(("Field", "Value"), zip(column_names, data, strict=True)))
+        super().emit_one(column_names, tuple(values), stdout, parsed_args)
+
+
+def _text(value: Any) -> str:
+    return value.human_readable() if isinstance(value, FormattableColumn) else str(value)
+
+
+def _is_whole(name: str) -> bool:
+    """Return whether what a column has is useless in pieces: identifiers, states and points in time."""
+    return name in ("uuid", "state", "Field", "at") or name.endswith(("_uuid", "_at"))
+
+
+def _fitted(columns: Sequence[str], data: Iterable[Sequence[Any]]) -> list[Row]:
+    """Return rows whose longest texts are wrapped, of as few columns as possible."""
+    rows = [tuple(row) for row in data]
+    widths = [max(map(_width, (name, *(_text(row[at]) for row in rows)))) for at, name in enumerate(columns)]
+    excess = sum(widths) + len(widths) * _BORDERS + _BORDER - _WIDTH
+    if excess <= 0:
+        return rows
+    breakable = [at for at, name in enumerate(columns) if not _is_whole(name)]
+    long = [at for at in breakable if widths[at] > _SHORT]
+    # Short words stay whole as long as there are others.
+    for some, least in ((long, _SHORT // 2), (breakable, 1)):
+        while excess > 0 and (able := [at for at in some if widths[at] > max(least, len(columns[at]))]):
+            widths[max(able, key=widths.__getitem__)] -= 1
+            excess -= 1
+    return [tuple(map(_wrapped, row, widths)) for row in rows]
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.split("\n")))
+
+
+def _wrapped(value: Any, width: int) -> Any:
+    """Return a value whose text has no line longer than this; the same if it had none."""
+    text = _text(value)
+    if _width(text) <= width:
+        return value
+    lines = text.split("\n")
+    indent = "   " if len(lines) > 1 else ""
+    pieces = (wrap(line, width, subsequent_indent=indent, break_on_hyphens=False) or [""] for line in lines)
+    return "\n".join(chain.from_iterable(pieces))

@@ -11,7 +11,7 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline
-from fpga_pool.cli.client.base import LongLister, PoolLister
+from fpga_pool.cli.client.base import LongLister, fitting
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
 from fpga_pool.cli.client.columns import Table, as_seconds, table
 from fpga_pool.cli.client.progress import add_streams, following
@@ -26,6 +26,8 @@ from fpga_pool.model.objects.pool import Batch
 
 T = TypeVar("T")
 
+#: What a table has of results, whatever each row is called by.
+SHORT_RESULTS = ("file", "subtask", "state", "result", "error")
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
 
@@ -35,7 +37,7 @@ class CreateWork(LongLister):
 
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
-    SHORT = SHORT_BATCHES
+    SHORT = (*SHORT_BATCHES, *SHORT_RESULTS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -170,6 +172,7 @@ class Create(CreateWork):
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show a plan as one object, where the format has such."""
         if self._shows_one(parsed_args):
+            self.formatter = fitting(parsed_args, self.formatter)
             return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
         return super().produce_output(parsed_args, column_names, data)
 
@@ -216,8 +219,10 @@ class Retry(Create):
         return super().take_action(parsed_args)
 
 
-class _Continue(PoolLister):
+class _Continue(LongLister):
     """A command that ends with the results of a batch which was created earlier."""
+
+    SHORT = SHORT_RESULTS
 
     def show(self, parsed_args: argparse.Namespace, runner: AttachedRunner) -> Table:
         """Run it; an interruption ends the command only."""
@@ -234,6 +239,7 @@ class Attach(_Continue):
     """Continue a batch to its end: send what the pool does not hold yet, and fetch the results."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
         parser.add_argument(
             "--files",
@@ -269,6 +275,7 @@ class Fetch(_Continue):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
         parser.add_argument("directory", type=Path, metavar="DIR", help="directory of the results")
         add_streams(parser)

@@ -30,9 +30,10 @@ class ListFunctions(LongLister):
     COLUMNS = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
 
 
-class Calibrate(PoolLister):
+class Calibrate(LongLister):
     """Show how well the time models fit the runs that were observed."""
 
+    SHORT = ("function", "board", "runs", "mean_relative_error", "worst_relative_error")
     ASK = Client.calibration
     COLUMNS = (
         *("function", "board", "runs"),
@@ -41,6 +42,7 @@ class Calibrate(PoolLister):
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -94,13 +96,15 @@ class ShowHost(PoolShowOne):
         return (*names(HOSTS), *names(COUNTERS)), (*row(found, HOSTS), *counters)
 
 
-class ListFlows(PoolLister):
+class ListFlows(LongLister):
     """List the inputs under way, with the rate that is planned now and the one that was measured last."""
 
+    SHORT = ("name", "function", "host", "planned_bps", "measured_bps")
     ASK = Client.flows
     COLUMNS = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         add_projects(parser)
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

@@ -10,20 +10,28 @@ from typing import Any
 
 from fpga_pool.cli.arguments import moment, number_that, parameter, positive_count
 from fpga_pool.cli.client.base import TIMES, LongLister, PoolCommand, PoolLister, add_projects
-from fpga_pool.cli.client.columns import Shown, Table, table
+from fpga_pool.cli.client.columns import Columns, Shown, Table, as_bytes, table
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.usage import Usage
-from fpga_pool.model.objects.quotas import UNLIMITED, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import UNLIMITED, QuotaLimits, Resource, ResourceQuota
 
 DAY_S = 86_400.0
 
 
-_QUOTA = (
+def _amount_of(one: ResourceQuota, amount: int | None) -> Shown:
+    if amount == UNLIMITED:
+        return Shown(amount, "unlimited")
+    if one.resource.endswith("_bytes"):
+        return as_bytes(amount)
+    return Shown(amount, "" if amount is None else str(amount))
+
+
+_QUOTA: Columns = (
     "resource",
-    ("limit", lambda one: Shown(one.limit, "unlimited" if one.limit == UNLIMITED else str(one.limit))),
+    ("limit", lambda one: _amount_of(one, one.limit)),
     "default",
-    ("used", lambda one: Shown(one.used, "" if one.used is None else str(one.used))),
+    ("used", lambda one: _amount_of(one, one.used)),
 )
 
 

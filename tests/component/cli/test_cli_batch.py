@@ -37,7 +37,7 @@ def sha256(data):
 
 
 def test_create_ends_with_a_table_of_results(create, responder, files):
-    answer = create(*files)
+    answer = create("--long", *files)
     assert answer.status == 0
     assert all(sha256(path.name.encode()) in answer.out for path in files)
     assert answer.err == ""
@@ -260,7 +260,7 @@ def test_a_retry_needs_the_files_of_the_batch_and_a_failed_job(run, pool, half_f
     assert (swapped.status, "files[0]: expected a.bin of 5 bytes" in swapped.err) == (2, True)
     (row,) = run("batch", "retry", half_failed, "--hold", *files, "-f", "json").json
     none = run("batch", "retry", row["uuid"], files[1])
-    assert (none.status, none.err) == (2, f"fpga-pool: batch {row['uuid']}: none of its 1 jobs has failed\n")
+    assert (none.status, none.err) == (2, f"fpga-pool: batch {row['uuid']}: of 1 job none has failed\n")
 
 
 # ---- Hold and release

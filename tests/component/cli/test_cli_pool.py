@@ -73,7 +73,7 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     ).json
     assert drained["number"] == 1
     assert run("event", "list", "slot", "node-1/card-0/r0", "--until", "1h", "-f", "json").json == []
-    assert "request_id" in run("event", "list", "slot", "node-1/card-0/r0").out
+    assert "request_id" in run("event", "list", "slot", "node-1/card-0/r0", "--long").out
     assert run("event", "list", "lease", "x").status == 2
 
 

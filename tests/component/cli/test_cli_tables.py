@@ -1,0 +1,111 @@
+"""Tables of all commands fit a terminal, whatever names tenants give; amounts have units for people."""
+
+import argparse
+import configparser
+import json
+from importlib.metadata import EntryPoint
+
+import pytest
+from cliff.lister import Lister
+
+from fpga_pool.cli.client.batch import BATCHES
+from fpga_pool.cli.client.columns import names
+from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.client.main import PoolApp
+from fpga_pool.client import JobSpec
+from support.pages import ROOT
+
+from .conftest import Terminal
+
+WIDTH = 80
+NAME = "nightly-digests-of-all-measurements-of-telescope-7"
+
+
+def registered():
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ROOT / "setup.cfg")
+    lines = parser["options.entry_points"]["fpga_pool.cli"].strip().splitlines()
+    return [EntryPoint("", line.partition("=")[2].strip(), "").load() for line in lines]
+
+
+def results(row):
+    return (row, "state", "slot", "compute_s", "result", "path", "error")
+
+
+def tables():
+    """Yield each command with what its tables have in full."""
+    for command in registered():
+        if columns := names(getattr(command, "COLUMNS", ())):
+            yield command, columns
+        if issubclass(command, CreateWork):
+            yield command, names(BATCHES)
+            yield command, results(command.ROW)
+    yield from ((command, results("file")) for command in registered() if command.__base__.__name__ == "_Continue")
+
+
+TABLES = list(tables())
+
+
+def content(column):
+    """Return a text that is as long as real ones get."""
+    if column == "uuid" or column.endswith("_uuid"):
+        return "8d28f69d-8e99-444b-a587-4856c33c0074"
+    if column == "at" or column.endswith("_at"):
+        return "2026-11-28 08:18:19+00:00"
+    return "WAITING_INPUT" if column == "state" else NAME
+
+
+def drawn(kind, columns, **options):
+    """Return the lines of the table that a command draws of a row."""
+    command = kind(PoolApp(stdout=Terminal(tty=False)), None, cmd_name="x")
+    defaults = {action.dest: action.default for action in command.get_parser("x")._actions}
+    command.formatter = command._formatter_plugins["table"].obj
+    row = [content(name) for name in columns]
+    parsed = argparse.Namespace(**defaults | options)
+    command.produce_output(parsed, columns, [row] if isinstance(command, Lister) else row)
+    return command.app.stdout.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("kind", "columns"), TABLES, ids=[f"{one.__module__}.{one.__name__}" for one, _ in TABLES])
+def test_a_table_fits_80_columns_and_keeps_identifiers_whole(kind, columns):
+    lines = drawn(kind, columns)
+    assert max(map(len, lines)) <= WIDTH
+    shown = "\n".join(lines)
+    for name in ("uuid", "state"):
+        assert f" {name} " not in shown or content(name) in shown
+    if hasattr(kind, "SHORT"):
+        long = drawn(kind, columns, long=True)
+        assert all(f"| {name} " in long[1] for name in columns)
+        assert len(long) == 5  # of which one is the row
+
+
+def test_a_width_that_is_asked_for_is_that_of_the_table(run, client, tmp_path):
+    client.create([JobSpec("sha256", b"12345", "node-1")], name=NAME, held=True)
+    assert any(NAME in line for line in run("batch", "list", "--max-width", 100, "-c", "name").out.splitlines())
+    narrow = run("batch", "list", "--max-width", 40).out.splitlines()
+    assert max(map(len, narrow)) < WIDTH < len(run("batch", "list", "--long").out.splitlines()[0])
+
+
+def test_what_is_shown_of_an_object_is_wrapped_and_json_has_it_whole(run, client):
+    spec = JobSpec("sha256", b"12345", "node-1", name=NAME)
+    batch = client.create([spec, spec], held=True)
+    text = run("batch", "show", batch.uuid).out
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert f"| 0  {NAME} " in text
+    assert "|    sha256  PENDING  held by its owner " in text
+    assert json.loads(run("batch", "show", batch.uuid, "-f", "json").out)["job_list"][0]["name"] == NAME
+
+
+def test_amounts_have_units_and_are_numbers_in_json(run):
+    rows = run("quota", "show", "-f", "json").json
+    limits = {row["resource"]: row["limit"] for row in rows}
+    assert limits["design_bytes"] == 268_435_456
+    shown = run("quota", "show").out
+    assert "| design_bytes    | 268.4 MB " in shown  # 256 x 1024 x 1024
+    assert "| input_bytes     | 70.37 TB " in shown  # 64 x 1024 ** 4
+    assert "| jobs            | 100000 " in shown
+
+
+def test_a_value_that_is_missing_is_empty_in_a_table(run):
+    assert "None" not in run("slot", "show", "node-1/card-0/r0").out
+    assert run("slot", "show", "node-1/card-0/r0", "-f", "json").json["held_by"] is None
