@@ -15,6 +15,7 @@ from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s, require
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefused
 from fpga_pool.model.messages.requests import Ticket, TicketRequest
 from fpga_pool.model.objects.pool import Host, Job, JobState
+from fpga_pool.model.values import counted
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
 from fpga_pool.transfer.lane_client import Answer, LaneConnection
@@ -245,7 +246,7 @@ def _read(source: Input, input_bytes: int) -> bytes:
     with source.open() as file:
         data = file.read(input_bytes + 1)
     if len(data) < input_bytes:
-        raise InvalidInput(f"the source ends {input_bytes - len(data)} bytes before the announced size")
+        raise InvalidInput(f"the source ends {counted(input_bytes - len(data), 'byte')} before the announced size")
     if len(data) > input_bytes:
         raise InvalidInput(f"the source is larger than the announced {input_bytes} bytes")
     return data

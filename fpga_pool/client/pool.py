@@ -32,6 +32,7 @@ from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
+from fpga_pool.model.values import counted
 
 
 class TaskRunner(BatchRunner):
@@ -286,7 +287,7 @@ class Client(PoolApi):
             if job.state is JobState.FAILED
         ]
         if not failed:
-            raise InvalidInput(f"batch {batch_uuid}: none of its {len(stored)} jobs has failed")
+            raise InvalidInput(f"batch {batch_uuid}: of {counted(len(stored), 'job')} none has failed")
         return failed
 
     def dry_run(self, jobs: Iterable[JobSpec], **options: Unpack[BatchOptions]) -> PlannedBatch:

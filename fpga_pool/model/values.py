@@ -1,4 +1,4 @@
-"""Changed copies of values, for where there are many."""
+"""Changed copies of values, for where there are many; and numbers of things in words."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -22,6 +22,11 @@ def changed(value: ValueT, **others: Any) -> ValueT:
     names, values_of = _fields(cls)
     made: ValueT = cls(**{**dict(zip(names, values_of(value), strict=True)), **others})
     return made
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words: "1 job", "2 jobs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @cache

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import IO, BinaryIO, ClassVar, Self, TypeVar
 
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.values import counted
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.lane_client import LaneConnection
 from fpga_pool.transfer.schedule import Pacer
@@ -204,7 +205,9 @@ class Connection:
         while length > 0:
             block = file.read(min(2**20, length))
             if not block:
-                raise InvalidInput(f"the source ends {length} bytes before the offset that the server already has")
+                raise InvalidInput(
+                    f"the source ends {counted(length, 'byte')} before the offset that the server already has"
+                )
             digest.update(block)
             length -= len(block)
             self._stay_alive()
@@ -222,7 +225,7 @@ class Connection:
                 most_bytes = pacer.frame_bytes(most_bytes)
             length = file.readinto(buffer[:most_bytes])  # type: ignore[attr-defined]
             if not length:
-                raise InvalidInput(f"the source ends {left_bytes} bytes before the announced size")
+                raise InvalidInput(f"the source ends {counted(left_bytes, 'byte')} before the announced size")
             left_bytes -= length
             yield buffer[:length]
 

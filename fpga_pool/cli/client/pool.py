@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from textwrap import fill
 from typing import Any, TypeVar
 
 from fpga_pool.cli.arguments import moment
@@ -19,11 +18,10 @@ from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState
 from fpga_pool.model.objects.history import EVENTFUL
 from fpga_pool.model.objects.pool import Batch, BatchState, JobState, Slot
+from fpga_pool.model.values import counted
 
 T = TypeVar("T")
 
-#: So wide a value leaves the table within 80 columns.
-_WIDTH = 52
 #: How many batches and gangs are shown, the oldest first, and how many slots, by name.
 BATCHES, GANGS, SLOTS = 5, 4, 200
 
@@ -131,8 +129,8 @@ def in_words(numbers: Mapping[str, int]) -> str:
 
 
 def _numbers(numbers: Mapping[str, int]) -> Shown:
-    """Return how many there are of each, in lines where there are many."""
-    return Shown(dict(numbers), fill(in_words(numbers), _WIDTH))
+    """Return how many there are of each."""
+    return Shown(dict(numbers), in_words(numbers))
 
 
 def _one(values: Mapping[str, Any]) -> One:
@@ -143,7 +141,9 @@ class Show(PoolShowOne):
     """Show what the pool consists of."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        pool, services = self.client.pool_counts(), self.client.services()
+        pool = self.client.pool_counts()
+        services = self.client.services()
+        states = Counter((one.kind, "up" if one.up else "down") for one in services)
         slots: Counter[str] = Counter()
         for slot in pool.slot_list:
             slots[slot.board] += slot.slots
@@ -152,12 +152,15 @@ class Show(PoolShowOne):
             {
                 "endpoint": self.client.endpoint,
                 "release": pool.release,
-                "services": _numbers(Counter(f"{one.kind}s {'up' if one.up else 'down'}" for one in services)),
+                "services": Shown(
+                    {f"{kind}s {state}": number for (kind, state), number in states.items()},
+                    ", ".join(f"{counted(number, kind)} {state}" for (kind, state), number in states.most_common()),
+                ),
                 "down": as_words([f"{one.kind} {one.name}" for one in services if not one.up]),
                 "hosts": _numbers({"alive": pool.alive_hosts, "lost": pool.lost_hosts}),
                 "cards": _numbers(count_cards(pool, lambda card: f"{card.board} {card.state}")),
                 "slots": _numbers(slots),
-                "functions": Shown(functions, fill(", ".join(functions), _WIDTH)),
+                "functions": as_words(functions),
             }
         )
 
@@ -197,7 +200,7 @@ class ListEvents(Pages, LongLister):
     Examples: fpga-pool event list batch UUID; fpga-pool event list slot --host node-1 --since 1h --all-projects
     """
 
-    SHORT = ("at", "event", "after", "reason", "request_id")
+    SHORT: Sequence[str] = ("at", "event", "after", "reason")
     FILTERS: Mapping[str, str] = {"event": "EVENT", "name": "NAME", "host": "HOST"}
     SORT, ORDER = "at", "desc"
 

@@ -23,6 +23,7 @@ from fpga_pool.model.exceptions import InvalidAnswer, ServiceUnavailable, TooMan
 from fpga_pool.model.messages.requests import BatchDetail, GangDetail
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Slot, SlotState
+from fpga_pool.model.values import counted
 
 #: How often what is shown is drawn: the time since the last answer goes on while the pool is silent.
 _DRAW_S = 0.5
@@ -159,7 +160,8 @@ def _summary(counts: Counts) -> Table:
         f"{sum(one.input_bytes for one in day) / 1e6:.0f} MB in, {sum(one.result_bytes for one in day) / 1e6:.0f} out"
     )
     table.add_row(
-        "last day", f"{sum(one.jobs for one in day)} jobs, {sum(one.slot_s for one in day):.0f} slot s, {moved}"
+        "last day",
+        f"{counted(sum(one.jobs for one in day), 'job')}, {sum(one.slot_s for one in day):.0f} slot s, {moved}",
     )
     return table
 

@@ -40,6 +40,7 @@ def test_a_pool_is_shown(run):
     assert shown["release"] == version("fpga_pool")
     assert shown["services"] == {"schedulers up": 1, "agents up": 2}
     assert "sha256 1.0" in shown["functions"]
+    assert "| 2 agents up, 1 scheduler up " in run("pool", "show").out
 
 
 def test_work_is_counted(run, work):

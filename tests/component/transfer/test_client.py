@@ -185,9 +185,7 @@ def test_plain_client_gets_nothing_from_a_tls_port(make_bench, tls):
     bench.assert_nothing_held()
 
 
-@pytest.mark.parametrize(
-    ("length", "message"), [(9, "ends 1 bytes before"), (11, "larger than the announced 10 bytes")]
-)
+@pytest.mark.parametrize(("length", "message"), [(9, "ends 1 byte before"), (11, "larger than the announced 10 bytes")])
 def test_source_of_another_size_than_announced(bench, length, message):
     with bench.connect() as connection, pytest.raises(InvalidInput, match=message):
         connection.send(bench.token(10), io.BytesIO(b"x" * length), 10)

@@ -24,6 +24,7 @@ from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.placing import usable
 from fpga_pool.model.rules.shared.changes import change_job, send
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import counted
 
 #: Why jobs end whose function is withdrawn.
 WITHDRAWN = "fpga_pool.design_withdrawn"
@@ -91,9 +92,10 @@ def unused_design(tx: Transaction, uuid: str, project_id: str | None, jobs: Call
         raise NotFound(f"no design {uuid} of this project")
     require_seen(design, seen)
     if count := jobs(design.function):
-        raise Conflict(f"design {uuid}: {count} jobs of {design.function} have not ended; cancel them first")
+        raise Conflict(f"design {uuid}: {counted(count, 'job')} of {design.function} must end first; cancel them")
     if holders := {lease.holder for lease in tx.leases() if lease.function == design.function}:
-        raise Conflict(f"design {uuid}: {len(holders)} instances have {design.function}; delete them first")
+        held_by = counted(len(holders), "instance")
+        raise Conflict(f"design {uuid}: {held_by} of {design.function} must be deleted first")
     return design
 
 

@@ -19,7 +19,7 @@ from fpga_pool.model.rules.shared.changes import change_task
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.model.values import shared
+from fpga_pool.model.values import counted, shared
 
 
 def create_task(
@@ -80,7 +80,7 @@ def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue
         most = max((largest(on_host, topology, counts[0]) for on_host in candidates), default=0)
         wish = "" if topology is Topology.ANY else f" linked as a {topology}"
         raise NoSlotFits(
-            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for "
+            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counted(counts[0], 'slot')} for "
             f"{request.function}{wish}; at most {most} exist"
         )
     return emptiest(able, jobs, Counter(slot.shard for slot in slots))
