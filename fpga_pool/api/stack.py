@@ -17,6 +17,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from fpga_pool.api import versions
 from fpga_pool.api.app import create_app
+from fpga_pool.api.http.server import closed_to_pages
 from fpga_pool.api.policies import make_enforcer
 from fpga_pool.conf.catalogue import private_key
 from fpga_pool.metrics.instruments import Instruments
@@ -24,11 +25,11 @@ from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
-from fpga_pool.rpc.transport import MessagingError, transport
+from fpga_pool.rpc.transport import MessagingError
 
 HEALTHCHECK_GROUP = "healthcheck"
-#: A load balancer asks often and does not wait long.
-TIMEOUT_S = 3.0
+#: What the check of health asks, in the settings of the middleware that asks it.
+_SCHEDULER = "scheduler"
 #: Nobody proves who asks: all get the same answer for so long.
 _AGE_S = 1.0
 #: Headers that scripts of other origins may send and read, where [cors] allows their origin.
@@ -82,8 +83,7 @@ def make_application(
 
         inner = WsgiMiddleware(inner)
     numbered = RequestId(inner, conf)
-    # Outside of authentication: load balancers have no token.  The embedded pool is healthy where it answers.
-    checked = DispatcherMiddleware(numbered, {"/healthcheck": Healthcheck(None, conf)}) if keystone else numbered
+    checked = DispatcherMiddleware(numbered, _beside(conf, scheduler, instruments, keystone=keystone))
     # Each of these reads every request, also where it has nothing to do.
     shared = cors.CORS(checked, conf)
     served: WSGIApplication = shared if shared.allowed_origins else checked
@@ -91,12 +91,23 @@ def make_application(
     return proxied if conf.oslo_middleware.enable_proxy_headers_parsing else served
 
 
+def _beside(
+    conf: cfg.ConfigOpts, scheduler: SchedulerAPI, instruments: Instruments | None, *, keystone: bool
+) -> dict[str, WSGIApplication]:
+    """Return by path what is served outside of authentication: load balancers have no token."""
+    health = Healthcheck(None, conf)
+    health.conf[_SCHEDULER] = scheduler
+    if keystone:
+        return {"/healthcheck": health}
+    made = {"/healthcheck": health} | ({"/metrics": instruments.application()} if instruments else {})
+    return {path: closed_to_pages(application) for path, application in made.items()}
+
+
 class PoolCheck(HealthcheckBaseExtension):
     """The check of `/healthcheck`: a scheduler answers, and so do the message broker and the database behind it."""
 
     def __init__(self, oslo_conf: cfg.ConfigOpts, conf: dict[str, Any]) -> None:
         super().__init__(oslo_conf, conf)
-        self._scheduler = SchedulerAPI(transport(oslo_conf), api_identity(oslo_conf), TIMEOUT_S, any_server=True)
         self._asking = threading.Lock()
         self._found: HealthcheckResult | None = None
         self._found_s = 0.0
@@ -117,7 +128,7 @@ class PoolCheck(HealthcheckBaseExtension):
 
     def _ask(self) -> HealthcheckResult:
         try:
-            name = self._scheduler.health()
+            name = self.conf[_SCHEDULER].health()
         except MessagingError:
             return HealthcheckResult(False, "no scheduler answers: none runs, or the message broker is unreachable")
         except FpgaPoolError as error:

@@ -55,11 +55,14 @@ CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 BEAT_S = 4.0
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
+#: Who asks for the health of the pool does not wait long.
+HEALTH_S = 3.0
 #: Calls whose timeout is another than that of the client: of the largest batches, and of bitstreams.
 _TIMEOUTS_S = {
     **dict.fromkeys(("create_batch", "plan_batch", "create_pipeline"), CREATE_S),
     **dict.fromkeys(("create_design", "design_content", "load_design"), CREATE_S),
     "heartbeat": BEAT_S,
+    "health": HEALTH_S,
 }
 
 
@@ -285,7 +288,8 @@ class SchedulerAPI(SchedulerCalls):
         self._server = None
 
     def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
-        server = (None, "") if self._any_server else self._server or self._find()
+        asks_any = self._any_server or method == "health"
+        server = (None, "") if asks_any else self._server or self._find()
         return self._ask(timeout_s, method, *server, **arguments)
 
     def _ask(self, timeout_s: float, method: str, server: str | None = None, run: str = "", **arguments: Any) -> Any:

@@ -52,6 +52,12 @@ def test_batch_create_gives_the_digests_that_sha256sum_gives(pool, files, tmp_pa
     assert len(rows) == len(files)
 
 
+def test_health_and_metrics_of_the_whole_pool_are_beside_the_api(pool):
+    answers = [requests.get(f"{pool.endpoint}/{path}", timeout=60) for path in ("healthcheck", "metrics")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert 'fpga_pool_hosts{state="alive"} ' in answers[1].text
+
+
 def test_a_batch_is_listed_shown_and_watched_by_its_project_alone(pool, files):
     client = pool.client("project-a")
     uuid = client.run("wordcount", files, requester="requester-1").batch.uuid

@@ -4,9 +4,10 @@ import ipaddress
 import logging
 import ssl
 import threading
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
-from wsgiref.types import WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from cheroot import wsgi
 
@@ -41,6 +42,18 @@ def is_foreign(host_header: str) -> bool:
     except ValueError:
         return True
     return name is None or not is_loopback(name)
+
+
+def closed_to_pages(application: WSGIApplication) -> WSGIApplication:
+    """Return the application, closed to web pages whose name was made to lead to this machine."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if is_foreign(environ.get("HTTP_HOST", "")):
+            start_response("400 Bad Request", [("Content-Type", "text/plain")])
+            return [b"Host: expected the loopback address on which this is served\n"]
+        return application(environ, start_response)
+
+    return answer
 
 
 class _Server(wsgi.Server):

@@ -20,7 +20,6 @@ from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 from oslo_log import log
@@ -30,7 +29,7 @@ from oslo_reports.models.with_default_views import ModelWithDefaultViews
 from oslo_service import opts as service_options
 from oslo_service import systemd
 
-from fpga_pool.api.http.server import HttpServer, is_foreign, is_loopback
+from fpga_pool.api.http.server import HttpServer, closed_to_pages, is_loopback
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.opts import check_values, read_files, register_opts, unknown_names
 from fpga_pool.metrics.instruments import Instruments
@@ -249,18 +248,6 @@ def complain(program: str, error: Exception, status: int) -> int:
 def instruments(conf: cfg.ConfigOpts) -> Instruments:
     """Return what counts the events of this process."""
     return Instruments(conf.metrics.max_projects)
-
-
-def closed_to_pages(metrics: WSGIApplication) -> WSGIApplication:
-    """Return the application, closed to web pages whose name was made to lead to this machine."""
-
-    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if is_foreign(environ.get("HTTP_HOST", "")):
-            start_response("400 Bad Request", [("Content-Type", "text/plain")])
-            return [b"Host: expected the loopback address on which these metrics are served\n"]
-        return metrics(environ, start_response)
-
-    return answer
 
 
 def serve_metrics(conf: cfg.ConfigOpts, process: str, made: Instruments, ends: ExitStack) -> None:

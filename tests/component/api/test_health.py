@@ -9,7 +9,7 @@ from support.waiting import wait_until
 
 
 class Scheduler:
-    def __init__(self, *_, **__):
+    def __init__(self):
         self.asked = 0
         self.answers = threading.Event()
         self.answers.set()
@@ -21,29 +21,31 @@ class Scheduler:
 
 
 @pytest.fixture
-def check(monkeypatch):
-    monkeypatch.setattr(stack, "SchedulerAPI", Scheduler)
-    monkeypatch.setattr(stack, "transport", lambda conf: None)
-    monkeypatch.setattr(stack, "api_identity", lambda conf: None)
-    return stack.PoolCheck(None, {})
+def scheduler():
+    return Scheduler()
 
 
-def test_many_who_ask_are_told_what_one_has_found(check, monkeypatch):
+@pytest.fixture
+def check(scheduler):
+    return stack.PoolCheck(None, {"scheduler": scheduler})
+
+
+def test_many_who_ask_are_told_what_one_has_found(check, scheduler, monkeypatch):
     assert {check.healthcheck(0).available for _ in range(100)} == {True}
-    assert check._scheduler.asked == 1
+    assert scheduler.asked == 1
     monkeypatch.setattr(stack, "_AGE_S", -1.0)
     check.healthcheck(0)
-    assert check._scheduler.asked == 2
+    assert scheduler.asked == 2
 
 
-def test_nobody_waits_for_an_answer_that_another_one_waits_for(check, monkeypatch):
+def test_nobody_waits_for_an_answer_that_another_one_waits_for(check, scheduler, monkeypatch):
     monkeypatch.setattr(stack, "_AGE_S", -1.0)
     check.healthcheck(0)
-    check._scheduler.answers.clear()
+    scheduler.answers.clear()
     other = threading.Thread(target=check.healthcheck, args=(0,))
     other.start()
-    wait_until(lambda: check._scheduler.asked == 2, "the other one asks")
+    wait_until(lambda: scheduler.asked == 2, "the other one asks")
     assert check.healthcheck(0).reason == "scheduler scheduler-1 answers and reads the database"
-    check._scheduler.answers.set()
+    scheduler.answers.set()
     other.join(30)
-    assert check._scheduler.asked == 2
+    assert scheduler.asked == 2

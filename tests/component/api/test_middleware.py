@@ -6,6 +6,7 @@ from werkzeug.test import Client
 
 from fpga_pool.api.stack import make_application
 from fpga_pool.conf.opts import register_opts
+from fpga_pool.metrics.instruments import Instruments
 
 ORIGIN = "https://horizon.test"
 
@@ -14,14 +15,15 @@ ORIGIN = "https://horizon.test"
 def answer(pool, tmp_path):
     """Ask for the versions of an API that is configured so, through a proxy and from a script of another origin."""
 
-    def ask(options):
+    def ask(options, path="/", host="localhost"):
         file = tmp_path / "api.conf"
         file.write_text(options)
         conf = cfg.ConfigOpts()
         register_opts(conf, policies=False)
         conf([f"--config-file={file}"], project="fpga_pool")
         headers = {"Origin": ORIGIN, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "127.0.0.1:443"}
-        return Client(make_application(conf, pool, keystone=False)).get("/", headers=headers)
+        application = make_application(conf, pool, keystone=False, instruments=Instruments())
+        return Client(application).get(path, headers=headers | {"Host": host})
 
     return ask
 
@@ -46,3 +48,12 @@ def test_an_origin_that_is_allowed_is_told_so(answer):
 def test_a_proxy_is_believed_where_there_is_one(answer):
     found = answer("[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
     assert href(found) == "https://127.0.0.1/v1/"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("/healthcheck", "the database"), ("/metrics", "process_cpu_seconds_total")]
+)
+def test_an_api_on_loopback_has_its_health_and_metrics_beside_it_but_not_for_web_pages(answer, path, said):
+    detailed = "[healthcheck]\ndetailed = true\n"
+    assert said in answer(detailed, path).text
+    assert answer(detailed, path, "evil.test").status_code == 400

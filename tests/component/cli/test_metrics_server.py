@@ -3,7 +3,7 @@
 import pytest
 from werkzeug.test import Client
 
-from fpga_pool.cli.daemons.process import closed_to_pages
+from fpga_pool.api.http.server import closed_to_pages
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 
