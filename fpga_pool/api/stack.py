@@ -1,14 +1,17 @@
 """The WSGI application as it is served: the API, its health, and the middleware that all OpenStack services have."""
 
+import re
 import socket
 import threading
 import time
+from collections.abc import Iterable
+from importlib.metadata import entry_points
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 from oslo_config import cfg
 from oslo_middleware import cors
-from oslo_middleware.healthcheck import Healthcheck
+from oslo_middleware.healthcheck import ConfigInvalid, Healthcheck
 from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension, HealthcheckResult
 from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
@@ -20,8 +23,9 @@ from fpga_pool.api.app import create_app
 from fpga_pool.api.http.server import closed_to_pages
 from fpga_pool.api.policies import make_enforcer
 from fpga_pool.conf.catalogue import private_key
+from fpga_pool.conf.opts import check_values, wrong_values_named
 from fpga_pool.metrics.instruments import Instruments
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
@@ -34,6 +38,7 @@ _SCHEDULER = "scheduler"
 _AGE_S = 1.0
 #: Headers that scripts of other origins may send and read, where [cors] allows their origin.
 _ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER, "If-Match", "If-None-Match"]
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 _EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location", "ETag"]
 
 
@@ -45,6 +50,7 @@ def _set_defaults(conf: cfg.ConfigOpts) -> None:
 
 def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
     # Loaded where it is used only: it brings a client of Keystone.
+    from keystoneauth1.exceptions import ClientException
     from keystonemiddleware import auth_token
 
     for group, options in auth_token.list_opts():
@@ -52,9 +58,13 @@ def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIAp
     # A service token without a service's role would extend the life of any expired token.
     conf.set_default("service_token_roles_required", True, "keystone_authtoken")
     # The decision is the application's: documents of versions are public, and an error has the form of all others.
-    checked: WSGIApplication = auth_token.AuthProtocol(
-        application, {"oslo_config_config": conf, "delay_auth_decision": True}
-    )
+    settings = {"oslo_config_config": conf, "delay_auth_decision": True}
+    try:
+        checked: WSGIApplication = auth_token.AuthProtocol(application, settings)
+    except TypeError as error:
+        raise InvalidInput(f"[keystone_authtoken] auth_version: {error}") from None
+    except ClientException as error:  # of the plug-in that auth_type names
+        raise InvalidInput(f"[keystone_authtoken] auth_type: {error}") from None
     return checked
 
 
@@ -66,7 +76,19 @@ def api_identity(conf: cfg.ConfigOpts) -> Identity:
 def make_application(
     conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool, instruments: Instruments | None = None
 ) -> WSGIApplication:
-    """Return the application of this configuration; without `keystone` it must listen on loopback only."""
+    """Return the application of this configuration; without `keystone` it must listen on loopback only.
+
+    InvalidInput names an option of it, or of the libraries that it uses, whose value is wrong.
+    """
+    with wrong_values_named(conf):
+        application = _make(conf, scheduler, keystone=keystone, instruments=instruments)
+    check_values(conf)  # also those that the libraries read later
+    return application
+
+
+def _make(
+    conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool, instruments: Instruments | None
+) -> WSGIApplication:
     _set_defaults(conf)
     app = create_app(
         scheduler,
@@ -86,21 +108,48 @@ def make_application(
     checked = DispatcherMiddleware(numbered, _beside(conf, scheduler, instruments, keystone=keystone))
     # Each of these reads every request, also where it has nothing to do.
     shared = cors.CORS(checked, conf)
+    _check_origins(shared.allowed_origins)
     served: WSGIApplication = shared if shared.allowed_origins else checked
     proxied = HTTPProxyToWSGI(served, conf)
     return proxied if conf.oslo_middleware.enable_proxy_headers_parsing else served
+
+
+def _check_origins(origins: Iterable[str]) -> None:
+    """Raise InvalidInput for one that no browser sends: it would let nothing in, without a word."""
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise InvalidInput(
+                "[cors] allowed_origin: expected * or PROTOCOL://HOST[:PORT] in small letters, such as "
+                f"https://horizon.example.com, found {origin!r}"
+            )
 
 
 def _beside(
     conf: cfg.ConfigOpts, scheduler: SchedulerAPI, instruments: Instruments | None, *, keystone: bool
 ) -> dict[str, WSGIApplication]:
     """Return by path what is served outside of authentication: load balancers have no token."""
-    health = Healthcheck(None, conf)
+    health = _health(conf)
     health.conf[_SCHEDULER] = scheduler
     if keystone:
         return {"/healthcheck": health}
     made = {"/healthcheck": health} | ({"/metrics": instruments.application()} if instruments else {})
     return {path: closed_to_pages(application) for path, application in made.items()}
+
+
+def _health(conf: cfg.ConfigOpts) -> Healthcheck:
+    known = {one.name for one in entry_points(group=Healthcheck.NAMESPACE)}
+    if unknown := set(conf.healthcheck.backends) - known:  # the library would leave it out
+        raise InvalidInput(
+            f"[healthcheck] backends: expected some of {', '.join(sorted(known))}, found {min(unknown)!r}"
+        )
+    try:
+        return Healthcheck(None, conf)
+    except ConfigInvalid as error:
+        raise InvalidInput(f"[healthcheck] backends: {error}") from None
+    except cfg.Error:
+        raise
+    except ValueError as error:
+        raise InvalidInput(f"[healthcheck] allowed_source_ranges: {error}") from None
 
 
 class PoolCheck(HealthcheckBaseExtension):

@@ -118,6 +118,7 @@ OPTS = [
         "cpu_workers",
         default=0,
         min=0,
+        max=1024,
         help="Maximum number of concurrent jobs of batches with an online policy on the CPU of this host, one vCPU "
         "each; with 0 jobs wait for slots. Use only vCPUs that Nova does not give to instances ([compute] "
         "cpu_dedicated_set, cpu_shared_set).",

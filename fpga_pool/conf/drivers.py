@@ -10,7 +10,9 @@ from fpga_pool.model.exceptions import InvalidInput
 SIMULATED_GROUP = cfg.OptGroup("driver_simulated", title="Simulated slot driver")
 SIMULATED_OPTS = [
     cfg.StrOpt("board", default="demo", help="Board of the catalogue of all simulated cards."),
-    cfg.IntOpt("cards", default=1, min=0, help="Simulated cards per host; a host with 0 cards only sends inputs."),
+    cfg.IntOpt(
+        "cards", default=1, min=0, max=1000, help="Simulated cards per host; a host with 0 cards only sends inputs."
+    ),
     cfg.BoolOpt(
         "virtual_functions",
         default=False,

@@ -1,15 +1,21 @@
 """All options, group by group: for the services, and for the sample configuration."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from oslo_config import cfg
 
 from fpga_pool.conf import agent, catalogue, drivers, scheduler, services
 from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
+
+#: Of an option's seconds: what threads can wait for.
+LONGEST_S = 10**9
 
 Groups = list[tuple[cfg.OptGroup, Sequence[cfg.Opt]]]
 #: The groups that are there whatever policies are installed.
@@ -54,18 +60,40 @@ def read_files(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], descript
         raise SystemExit(2 if end.code else 0) from None
 
 
-def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
-    """Read every option once, because oslo.config finds a wrong value only then; InvalidInput names the first."""
-    for group, options in list_opts() if policies else FIXED:
-        for option in options:
-            try:
-                conf[group.name][option.name]
-            except cfg.ConfigSourceValueError as error:
-                reason = str(error).rpartition(" is not valid: ")[2]
-                found = _written(conf, group.name, option.name)
-                more = f", found {found!r}" if found and found not in reason else ""
-                raise InvalidInput(f"[{group.name}] {option.name}: {reason}{more}") from None
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every option that is known to `conf`, because oslo.config finds a wrong value only then.
+
+    InvalidInput names the first, and what is right.
+    """
+    _check_values(conf, "DEFAULT", conf)
     scheduler.check_default_policy(conf)
+
+
+def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -> None:
+    for name in values:
+        try:
+            value = values[name]
+        except cfg.Error as error:
+            reason = str(error).rpartition(" is not valid: ")[2]
+            found = _written(conf, group, name)
+            more = f", found {found!r}" if found and found not in reason else ""
+            raise InvalidInput(f"[{group}] {name}: {reason}{more}") from None
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            _check_values(conf, name, value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(f"[{group}] {name}: expected a finite number, found {value}")
+        elif name.endswith("_s") and isinstance(value, int | float) and value > LONGEST_S:
+            raise InvalidInput(f"[{group}] {name}: expected at most {LONGEST_S} seconds, found {value}")
+
+
+@contextmanager
+def wrong_values_named(conf: cfg.ConfigOpts) -> Iterator[None]:
+    """Have a wrong value that a library comes upon named as `check_values` names it."""
+    try:
+        yield
+    except cfg.ConfigSourceValueError:
+        check_values(conf)
+        raise
 
 
 def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:

@@ -71,6 +71,7 @@ OPTS = [
         "shards",
         default=1,
         min=1,
+        max=10_000,
         help="Number of shards with shard_by = number. Use at least the number of schedulers; with more shards plans "
         "are found faster but are longer.",
     ),

@@ -21,7 +21,7 @@ API_OPTS = [
         ],
         help="Authentication of requests. The embedded pool always uses noauth.",
     ),
-    cfg.StrOpt(
+    cfg.HostAddressOpt(
         "host",
         default="127.0.0.1",
         help="Address to listen on. Without authentication (noauth, the embedded pool) only loopback addresses are "
@@ -58,7 +58,7 @@ def _port(process: str, default: int) -> cfg.PortOpt:
 
 METRICS_OPTS = [
     cfg.BoolOpt("enabled", default=False, help="Serve metrics."),
-    cfg.StrOpt("host", default="127.0.0.1", help="Address to listen on."),
+    cfg.HostAddressOpt("host", default="127.0.0.1", help="Address to listen on."),
     _port("scheduler", 9513),
     _port("agent", 9514),
     _port("api", 9515),

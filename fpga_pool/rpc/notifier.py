@@ -19,6 +19,7 @@ from oslo_messaging import opts
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.lifecycle.notifications import Notification
+from fpga_pool.rpc.urls import url_named
 
 LOG = logging.getLogger(__name__)
 
@@ -116,7 +117,8 @@ def publisher(conf: cfg.ConfigOpts, name: str, count: Callable[[str], object]) -
         raise InvalidInput(f"[{GROUP}] driver: expected some of {', '.join(sorted(known))}, found {unknown[0]!r}")
     if drivers <= {"noop"}:
         return None
-    transport = messaging.get_notification_transport(conf)
+    with url_named(f"[{GROUP}] transport_url"):
+        transport = messaging.get_notification_transport(conf)
     return Publisher(messaging.Notifier(transport, f"fpga-pool-scheduler:{name}"), count)
 
 
@@ -157,6 +159,7 @@ def departures(conf: cfg.ConfigOpts, heard: Callable[[str], None]) -> Any:
     `heard` gets the instance's uuid, in a thread of the listener; a notification may come twice, or not at all.
     """
     options = conf.nova_notifications
-    transport = messaging.get_notification_transport(conf, url=options.transport_url)
+    with url_named("[nova_notifications] transport_url"):
+        transport = messaging.get_notification_transport(conf, url=options.transport_url)
     target = messaging.Target(exchange=options.exchange, topic=options.topic)
     return messaging.get_notification_listener(transport, [target], [_Departed(heard)], "threading", pool=options.pool)

@@ -40,6 +40,7 @@ from fpga_pool.model.fields import Count, Duration, Text
 from fpga_pool.rpc.backlog import BoundedServer
 from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.tracing import follow, is_profiled, traced
+from fpga_pool.rpc.urls import url_named
 
 # ---- Options
 
@@ -190,7 +191,8 @@ def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
     `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
     """
     messaging.set_transport_defaults(EXCHANGE)
-    made = guest_transport(conf, url)
+    with url_named("[DEFAULT] transport_url"):
+        made = guest_transport(conf, url)
     set_defaults(conf)
     return made
 

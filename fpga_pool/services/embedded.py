@@ -17,10 +17,11 @@ from oslo_config import cfg
 from fpga_pool.conf.agent import data_tls, peer_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.drivers.slots.base import configured_links
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary, load_or_create_signing_key
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
-from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
+from fpga_pool.drivers.slots.simulated import SimulatedSlots, configured_board, simulated_serials
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.metrics.table import NOTIFICATIONS
 from fpga_pool.model.catalogue import Board
@@ -155,7 +156,7 @@ class StandalonePool:
     def _make_agents(self, keys: _Keys) -> list[AgentService]:
         conf = self._conf
         library = BitstreamLibrary(self._state_dir / "bitstreams")
-        board = self.catalogue.board(conf.driver_simulated.board)
+        board = configured_board(conf, self.catalogue)
         library.fill(self.catalogue, board, keys.bitstreams)
         self._library = LibraryEndpoint(library, self.catalogue, keys.bitstreams.public_key())
         ssl_context = data_tls(conf)
@@ -234,9 +235,10 @@ def _agent_settings(
 def _links(conf: cfg.ConfigOpts, cards: int) -> Mapping[str, CardLinks]:
     """Return how the cards of a host are linked: as configured, else all of them in a ring."""
     serials = simulated_serials(cards)
-    rings = [f"box ring {','.join(serials)}"] if cards > 1 else []
-    lines = conf.agent.enclosure if cards else []
-    return read_enclosures(lines or rings, conf.agent.slot_links, serials)
+    if cards and conf.agent.enclosure:
+        return configured_links(conf, serials)
+    ring = [f"box ring {','.join(serials)}"] if cards > 1 else []
+    return read_enclosures(ring, conf.agent.slot_links, serials)
 
 
 def _faults(conf: cfg.ConfigOpts, number: int) -> Faults:

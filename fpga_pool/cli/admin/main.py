@@ -116,7 +116,7 @@ class ManageApp(CommandApp):
             conf(places, project="fpga_pool", prog=PROGRAM)
         except cfg.Error as error:
             raise InvalidInput(str(error)) from error
-        check_values(conf, policies=False)
+        check_values(conf)
         return conf
 
 

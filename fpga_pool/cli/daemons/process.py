@@ -31,7 +31,8 @@ from oslo_service import systemd
 
 from fpga_pool.api.http.server import HttpServer, closed_to_pages, is_loopback
 from fpga_pool.cli.roles import DESCRIPTIONS
-from fpga_pool.conf.opts import check_values, read_files, register_opts, unknown_names
+from fpga_pool.conf.catalogue import present_directory
+from fpga_pool.conf.opts import LONGEST_S, check_values, read_files, register_opts, unknown_names, wrong_values_named
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
@@ -73,8 +74,9 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
         # oslo.messaging finds some of its options in the global configuration only.
         conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv, plans=plans)
         signals.end_within(conf.graceful_shutdown_timeout)
-        TextGuruMeditation.setup_autorun(_Version, program, conf=conf)
-        with service(conf) as name:
+        report_on_request(conf, program)
+        with wrong_values_named(conf), service(conf) as name:
+            check_values(conf)  # those of libraries, too, which now are known
             freeze_long_lived_objects()
             systemd.notify_once()
             LOG.info("%s is ready", name)
@@ -98,12 +100,27 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     register_profiler(conf)
     read = partial(read_files, conf, program, argv, DESCRIPTIONS.get(program))
     read()
+    check_values(conf)
     enable_profiler(conf, program, read)
-    check_values(conf, policies=plans)
+    check_values(conf)
+    if not 0 <= (limit_s := conf.graceful_shutdown_timeout) <= LONGEST_S:
+        raise InvalidInput(f"[DEFAULT] graceful_shutdown_timeout: expected 0 to {LONGEST_S} seconds, found {limit_s}")
     begin_to_log(conf, policies=plans)
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
     return conf
+
+
+def report_on_request(conf: cfg.ConfigOpts, program: str) -> None:
+    """Write a report when SIGUSR2 comes, or the file that is watched changes."""
+    group = conf.oslo_reports
+    if group.log_dir:
+        present_directory("[oslo_reports] log_dir", group.log_dir)
+    try:
+        TextGuruMeditation.setup_autorun(_Version, program, conf=conf)
+    except OSError as error:
+        path = group.file_event_handler
+        raise InvalidInput(f"[oslo_reports] file_event_handler: {path} cannot be watched: {error.strerror}") from None
 
 
 class _Version:
@@ -128,6 +145,8 @@ def begin_to_log(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
         log.setup(conf, "fpga_pool", version("fpga_pool"))
     except log.LogConfigError as error:
         raise InvalidInput(f"[DEFAULT] log_config_append: {error.log_config}: {error.err_msg}") from None
+    except ValueError as error:
+        raise InvalidInput(f"[DEFAULT] default_log_levels: {error}") from None
     except OSError as error:
         raise InvalidInput(f"[DEFAULT] log_file: {error.filename} cannot be written: {error.strerror}") from None
     for said in unknown_names(conf, policies=policies):

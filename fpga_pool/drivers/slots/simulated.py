@@ -27,7 +27,7 @@ from fpga_pool.drivers.slots.bitstream import Bitstream, verify, verify_content
 from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.functions import FunctionModel, function_model
-from fpga_pool.model.catalogue import Catalogue, Function
+from fpga_pool.model.catalogue import Board, Catalogue, Function
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
 from fpga_pool.model.objects.links import ALONE, CardLinks
 
@@ -85,8 +85,9 @@ class SimulatedSlots(SlotDriver):
             seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
         )
         links = configured_links(conf, simulated_serials(group.cards))
+        board = configured_board(conf, catalogue)
         return cls(
-            catalogue, group.board, group.cards, trusted_key, faults, links=links,
+            catalogue, board.name, group.cards, trusted_key, faults, links=links,
             virtual_functions=group.virtual_functions, neighbour_cost=group.neighbour_cost,
         )  # fmt: skip
 
@@ -202,6 +203,14 @@ class SimulatedSlots(SlotDriver):
         if card is None or slot.region not in card.regions:
             raise NotFound(f"no slot {slot} on this host")
         return card
+
+
+def configured_board(conf: cfg.ConfigOpts, catalogue: Catalogue) -> Board:
+    """Return the board of all simulated cards; InvalidInput names those there are."""
+    try:
+        return catalogue.board(conf.driver_simulated.board)
+    except NotFound as error:
+        raise InvalidInput(f"[driver_simulated] board: {error}") from None
 
 
 def simulated_serials(cards: int) -> list[str]:

@@ -7,6 +7,7 @@ from werkzeug.test import Client
 from fpga_pool.api.stack import make_application
 from fpga_pool.conf.opts import register_opts
 from fpga_pool.metrics.instruments import Instruments
+from fpga_pool.model.exceptions import InvalidInput
 
 ORIGIN = "https://horizon.test"
 
@@ -43,6 +44,21 @@ def test_an_origin_that_is_allowed_is_told_so(answer):
     found = answer(f"[cors]\nallowed_origin = {ORIGIN}\n")
     assert found.headers["Access-Control-Allow-Origin"] == ORIGIN
     assert href(found) == "http://localhost/v1/"
+
+
+@pytest.mark.parametrize(
+    "origin", ["foo", "https://horizon.test/", "https://Horizon.test", "https://horizon.test:port"]
+)
+def test_an_origin_that_no_browser_sends_is_refused(answer, origin):
+    with pytest.raises(
+        InvalidInput, match=r"^\[cors\] allowed_origin: expected \* or PROTOCOL://HOST\[:PORT\] in small"
+    ):
+        answer(f"[cors]\nallowed_origin = {ORIGIN},{origin}\n")
+
+
+@pytest.mark.parametrize("origin", ["*", "http://127.0.0.1:8080", "http://[::1]:8080"])
+def test_other_origins_are_accepted(answer, origin):
+    assert answer(f"[cors]\nallowed_origin = {origin}\n").status_code == 200
 
 
 def test_a_proxy_is_believed_where_there_is_one(answer):

@@ -12,6 +12,7 @@ import pytest
 
 from fpga_pool.cli.daemons import standalone
 from fpga_pool.cli.daemons.process import FAILED, WRONG_USAGE
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from support.waiting import wait_until
 
 WAIT_S = 180.0
@@ -223,15 +224,75 @@ def test_the_embedded_pool_refuses_a_wrong_configuration_in_one_line(tmp_path, c
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
 
 
-def test_the_embedded_pool_reads_how_notifications_are_sent(tmp_path):
-    (tmp_path / "pool.conf").write_text("[oslo_messaging_notifications]\ndriver = nosuch\n")
-    program = "import sys; from fpga_pool.cli.daemons import standalone; sys.exit(standalone.main())"
-    options = [f"--config-file={tmp_path}/pool.conf", f"--state-dir={tmp_path}/state", "--port=0"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program, *options], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == WRONG_USAGE
-    assert "fpga-pool-standalone: [oslo_messaging_notifications] driver: expected some of " in done.stderr
+#: What a part of the pool, or a library, finds wrong while it is made.
+FOUND_LATER = [
+    ("[oslo_messaging_notifications]\ndriver = nosuch\n", "[oslo_messaging_notifications] driver: expected some of "),
+    ("[agent]\nenclosure = box star sim0\n", "[agent] enclosure: 'box star sim0' is invalid; expected NAME TOPOLOGY"),
+    (
+        "[driver_simulated]\nboard = nosuch\n",
+        "[driver_simulated] board: board 'nosuch' is not in the catalogue; it has ",
+    ),
+    ("[cors]\nallowed_origin = foo\n", "[cors] allowed_origin: expected * or PROTOCOL://HOST[:PORT] in small letters"),
+    ("[healthcheck]\nbackends = nosuch\n", "[healthcheck] backends: expected some of disable_by_file, "),
+    (
+        "[healthcheck]\nallowed_source_ranges = here\n",
+        "[healthcheck] allowed_source_ranges: 'here' does not appear to be an IPv4 or IPv6 network",
+    ),
+    (
+        "[oslo_middleware]\nenable_proxy_headers_parsing = maybe\n",
+        "[oslo_middleware] enable_proxy_headers_parsing: Unexpected boolean value 'maybe'",
+    ),
+    ("[oslo_policy]\nenforce_new_defaults = maybe\n", "[oslo_policy] enforce_new_defaults: Unexpected boolean value"),
+    ("[DEFAULT]\ndefault_log_levels = nosuch\n", "[DEFAULT] default_log_levels: "),
+]
+
+
+@pytest.mark.parametrize(("text", "complaint"), FOUND_LATER)
+def test_what_only_a_part_of_the_embedded_pool_reads_is_refused_in_one_line(config, tmp_path, text, complaint):
+    with config.open("a") as file:
+        file.write(text)
+    options = [f"--config-file={config}", f"--state-dir={tmp_path}/state", "--port=0"]
+    ended = start("standalone", *options)
+    assert ended.returncode == WRONG_USAGE, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"fpga-pool-standalone: {complaint}")
+
+
+def start(process, *options):
+    command = [sys.executable, "-P", "-W", "ignore", "-m", f"fpga_pool.cli.daemons.{process}", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[keystone_authtoken]\nauth_version = nosuch\n", "[keystone_authtoken] auth_version: Invalid version"),
+        (
+            "[keystone_authtoken]\nauth_type = nosuch\n",
+            "[keystone_authtoken] auth_type: The plugin nosuch could not be",
+        ),
+        ("[keystone_authtoken]\nhttp_connect_timeout = soon\n", "[keystone_authtoken] http_connect_timeout: invalid"),
+        ("[DEFAULT]\nrpc_response_timeout = soon\n", "[DEFAULT] rpc_response_timeout: invalid literal for int()"),
+        ("[DEFAULT]\ntransport_url = nosuch\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
+        ("[DEFAULT]\ntransport_url = nosuch://\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
+        ("[DEFAULT]\ntransport_url = rabbit://a:b\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
+        ("[DEFAULT]\ngraceful_shutdown_timeout = -7\n", "[DEFAULT] graceful_shutdown_timeout: expected 0 to "),
+        ("[oslo_reports]\nlog_dir = /nowhere\n", "[oslo_reports] log_dir: directory /nowhere does not exist"),
+        ("[oslo_reports]\nfile_event_handler = /nowhere\n", "[oslo_reports] file_event_handler: /nowhere cannot be"),
+        ("[api]\nhost = a/b\n", "[api] host: a/b is not a valid host address"),
+        ("[metrics]\nhost = a/b\n", "[metrics] host: a/b is not a valid host address"),
+    ],
+)
+def test_what_only_a_library_reads_is_refused_in_one_line(config, tmp_path, text, complaint):
+    load_or_create_signing_key(tmp_path / "api.pem")
+    given = {"auth_type": "none", "www_authenticate_uri": "http://keystone.test"}
+    given = "".join(f"{name} = {value}\n" for name, value in given.items() if name not in text)
+    with config.open("a") as file:
+        file.write(f"transport_url = fake:///\n[api]\nkey = {tmp_path}/api.pem\n[keystone_authtoken]\n{given}{text}")
+    ended = start("api", f"--config-file={config}")
+    assert ended.returncode == WRONG_USAGE, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"fpga-pool-api: {complaint}")
 
 
 def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys):

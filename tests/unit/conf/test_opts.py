@@ -23,6 +23,17 @@ GENERATOR = ROOT / "etc/fpga_pool/fpga-pool-config-generator.conf"
         ("[agent]\ndata_bind_address = here", "[agent] data_bind_address: "),
         ("[agent]\negress_mbps = fast", "[agent] egress_mbps: could not convert string to float: 'fast'"),
         ("[scheduler]\nname = a/b", "[scheduler] name: "),
+        ("[scheduler]\ninterval_s = nan", "[scheduler] interval_s: expected a finite number, found nan"),
+        ("[standalone]\negress_mbps = inf", "[standalone] egress_mbps: expected a finite number, found inf"),
+        (
+            "[agent]\nheartbeat_s = 1e10",
+            "[agent] heartbeat_s: expected at most 1000000000 seconds, found 10000000000.0",
+        ),
+        (
+            "[scheduler]\nshards = 99999999",
+            "[scheduler] shards: Should be less than or equal to 10000, found '99999999'",
+        ),
+        ("[agent]\ncpu_workers = 9999", "[agent] cpu_workers: Should be less than or equal to 1024, found '9999'"),
         (
             "[scheduler]\ndefault_policy = nosuch",
             "[scheduler] default_policy: no such batch or online policy 'nosuch'; available: cim, ect,",
