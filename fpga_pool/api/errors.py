@@ -2,6 +2,8 @@
 
 import logging
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from flask import Flask, Response, g, jsonify
 from flask.typing import ResponseReturnValue
@@ -9,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from fpga_pool.api.context import request_id
+from fpga_pool.api.versions import NEWEST, OLDEST
 from fpga_pool.model import exceptions
 from fpga_pool.rpc.transport import NO_ANSWER
 
@@ -29,6 +32,8 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.StorageFull, 507),
     (exceptions.ServiceUnavailable, 503),
 )
+
+_NO_SUCH_PATH = "nothing has this path; /v1/openapi.json describes those there are"
 
 #: Codes of what goes wrong before a resource is reached.
 HTTP_CODES = {
@@ -54,7 +59,8 @@ def _domain_error(error: exceptions.FpgaPoolError) -> ResponseReturnValue:
     message = str(error.args[0]) if error.args else error.code
     if status >= 500:
         LOG.error("%s: %s", error.code, message)
-    body, status = _body(error.code, message, status)
+    supported = {"min_version": str(OLDEST), "max_version": str(NEWEST)} if status == 406 else {}
+    body, status = _body(error.code, message, status, supported)
     if isinstance(error, exceptions.TooManyRequests):
         body.headers["Retry-After"] = str(max(math.ceil(error.retry_after_s), 1))
     return body, status
@@ -67,7 +73,8 @@ def _scheduler_silent(_error: Exception) -> ResponseReturnValue:
 def _http_error(error: HTTPException) -> ResponseReturnValue:
     status = error.code or 500
     code = HTTP_CODES.get(status, exceptions.InvalidInput.code if status < 500 else exceptions.FpgaPoolError.code)
-    body, status = _body(code, error.description or error.name, status)
+    detail = _NO_SUCH_PATH if status == 404 else error.description or error.name
+    body, status = _body(code, detail, status)
     # Allow of a 405, for instance; what describes the body is ours.
     headers = [(name, value) for name, value in error.get_headers() if name.lower() != "content-type"]
     return body, status, headers
@@ -79,9 +86,9 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
     return _body(exceptions.FpgaPoolError.code, message, 500)
 
 
-def _body(code: str, detail: str, status: int) -> tuple[Response, int]:
+def _body(code: str, detail: str, status: int, more: Mapping[str, str] = MappingProxyType({})) -> tuple[Response, int]:
     """Return the body of errors that OpenStack's guideline describes."""
     g.error_code = code
     title = HTTP_STATUS_CODES.get(status, "Unknown error")
     error = {"code": code, "status": status, "title": title, "detail": detail, "request_id": request_id()}
-    return jsonify({"errors": [error]}), status
+    return jsonify({"errors": [{**error, **more}]}), status

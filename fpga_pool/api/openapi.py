@@ -19,6 +19,8 @@ class Error(msgspec.Struct):
     title: str
     detail: str
     request_id: str
+    min_version: str | msgspec.UnsetType = msgspec.UNSET
+    max_version: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorAnswer(msgspec.Struct):

@@ -38,7 +38,7 @@ from fpga_pool.model.exceptions import (
 )
 from fpga_pool.model.fields import Count, Duration, Text
 from fpga_pool.rpc.backlog import BoundedServer
-from fpga_pool.rpc.identity import Gate, Identity, Signer
+from fpga_pool.rpc.identity import Gate, Identity, Role, Signer
 from fpga_pool.rpc.tracing import follow, is_profiled, traced
 from fpga_pool.rpc.urls import url_named
 
@@ -288,7 +288,8 @@ class _Dispatcher(messaging.RPCDispatcher):
             raise messaging.ExpectedException from error
         except messaging.ExpectedException as expected:
             cause = expected.exc_info[1]
-            if isinstance(cause, _REFUSED):
+            is_tenants = isinstance(cause, InvalidInput) and incoming.ctxt.get("role") == Role.API
+            if isinstance(cause, _REFUSED) and not is_tenants:
                 self._note(cause.code, incoming, cause)
             raise
 

@@ -53,6 +53,8 @@ def test_a_microversion_that_is_not_there_is_refused(api, wanted, status):
     answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
     assert answer.status_code == status
     assert answer.headers["OpenStack-API-Version"] == "fpga 1.0"
+    [error] = answer.json["errors"]
+    assert [error.get(name) for name in ("min_version", "max_version")] == ["1.0" if status == 406 else None] * 2
 
 
 def test_each_answer_and_log_line_carries_a_request_id(api, caplog):

@@ -70,3 +70,8 @@ def test_error_before_a_resource_has_the_same_form(pool, method, path, status, c
     answer = create_app(pool).test_client().open(path, method=method)
     assert (answer.status_code, answer.json["errors"][0]["code"]) == (status, code)
     assert answer.json["errors"][0]["request_id"].startswith("req-")
+
+
+def test_a_path_that_leads_nowhere_is_answered_with_where_the_paths_are(pool):
+    said = create_app(pool).test_client().get("/v2/batches").json["errors"][0]["detail"]
+    assert said == "nothing has this path; /v1/openapi.json describes those there are"

@@ -54,15 +54,15 @@ def ending():
 def call(refusals, ending):
     """Call the endpoint, which no other test does, as a peer that may call it."""
     messages, topic = transport(cfg.CONF, "inprocess://"), uuid4().hex
-    identity = Identity(Role.API, "one", Ed25519PrivateKey.generate())
+    key = Ed25519PrivateKey.generate()
     methods = dict.fromkeys(["double", "triple", "ids"], frozenset(Role))
-    gate = Gate(lambda _role, _name: [identity.key.public_key()], methods)
+    gate = Gate(lambda _role, _name: [key.public_key()], methods)
     listening = server(messages, topic, "one", [Endpoint()], gate, refusals)
     listening.start()
 
-    def ask(method, version="1.0", ids=(), **arguments):
+    def ask(method, version="1.0", ids=(), role=Role.NOVA, **arguments):
         target = messaging.Target(topic=topic, version=version)
-        context = Signer(identity).context(topic, gate.run, method, arguments) | dict(ids)
+        context = Signer(Identity(role, "one", key)).context(topic, gate.run, method, arguments) | dict(ids)
         return messaging.get_rpc_client(messages, target, timeout=60).call(context, method, **arguments)
 
     yield ask
@@ -101,6 +101,14 @@ def test_what_is_wrong_is_counted_by_its_code(call, refusals, method, version, a
         with pytest.raises(Exception, match=r"RPC|expected"):
             call(method, version, **arguments)
         assert refusals.counts() == {code: count}
+
+
+def test_a_mistake_of_a_tenant_is_neither_counted_nor_a_warning(call, refusals, caplog):
+    """The API has it from a request, which says so in its own log; no operator has to do anything."""
+    with pytest.raises(Exception, match="expected"):
+        call("double", role=Role.API, number="4")
+    assert refusals.counts() == {}
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.fixture
