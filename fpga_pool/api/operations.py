@@ -39,6 +39,7 @@ from fpga_pool.model.messages.queries import (
     NamedWorkQuery,
     NewBatchQuery,
     PoolEventQuery,
+    ProcessorQuery,
     ProjectJobQuery,
     ProjectQuery,
     SlotQuery,
@@ -74,7 +75,7 @@ from fpga_pool.model.messages.work import (
     TaskRequest,
 )
 from fpga_pool.model.objects.cards import Card, CardState
-from fpga_pool.model.objects.gangs import Gang, GangState
+from fpga_pool.model.objects.gangs import Gang, GangProcessor, GangState
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.objects.progress import Flow
@@ -328,6 +329,8 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
     events_of("host", "/v1/hosts/<name>", CATALOGUE, of_project=False),
+    list_of("processors", GangProcessor, None, ProcessorQuery, INSPECTOR,
+            "List the processors that hosts give to gangs, by name, with what their tiers carry."),
     Operation(method="GET", path="/v1/counters", name="list_counters", persona=INSPECTOR, query=CountersQuery,
               answer={"counters": [HostLoad]},
               handle=lambda call: {"counters": [show(one) for one in scheduler().counters(call.query.host)]},

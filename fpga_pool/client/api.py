@@ -29,7 +29,7 @@ from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.cards import Card
-from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.gangs import Gang, GangProcessor
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvent
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
@@ -39,7 +39,7 @@ from fpga_pool.model.rest import date
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed.
-Listed = TypeVar("Listed", Batch, Design, Gang, Job, Task, Slot, Card, Host, HistoryEntry, PoolEvent)
+Listed = TypeVar("Listed", Batch, Design, Gang, Job, Task, Slot, Card, Host, GangProcessor, HistoryEntry, PoolEvent)
 
 _PAGE = 1000
 

@@ -135,6 +135,12 @@ class CardFilters(NameFilters, total=False):
     host: Sequence[str]
 
 
+class ProcessorFilters(NameFilters, total=False):
+    """Which processors of gangs are listed."""
+
+    host: Sequence[str]
+
+
 class HostFilters(NameFilters, total=False):
     """Which hosts are listed."""
 

@@ -13,7 +13,14 @@ from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.filters import BatchOptions, CardFilters, NamedWorkFilters, PoolEventFilters, RunSettings
+from fpga_pool.client.filters import (
+    BatchOptions,
+    CardFilters,
+    NamedWorkFilters,
+    PoolEventFilters,
+    ProcessorFilters,
+    RunSettings,
+)
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
@@ -28,6 +35,7 @@ from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCou
 from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.gangs import GangProcessor
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.progress import Flow
@@ -167,6 +175,10 @@ class Client(PoolApi):
     def remove_card(self, uuid: str) -> Card:
         """Remove a card; Conflict says who uses it, or that its agent still has it, and then it is drained only."""
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
+
+    def processors(self, limit: int | None = None, **filters: Unpack[ProcessorFilters]) -> list[GangProcessor]:
+        """Return all processors that hosts give to gangs (those that `filters` fit), by name; for operators."""
+        return self._list(GangProcessor, "processors", limit, filters)
 
     def bitstreams(self, *, host: str | None = None, **filters: Sequence[str]) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue (of some `function`, `board` and `kind`) as a host has them.

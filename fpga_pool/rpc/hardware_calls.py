@@ -6,6 +6,7 @@ from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.gangs import GangProcessor
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.rpc.transport import calls
@@ -32,6 +33,9 @@ class HardwareCalls:
 
     def hosts(self, page: Page = EVERYTHING) -> list[Host]:
         """Return a page of the hosts, by name."""
+
+    def processors(self, page: Page = EVERYTHING) -> list[GangProcessor]:
+        """Return a page of the processors that hosts give to gangs, by name, with what their tiers carry."""
 
     def counters(self, host: str | None = None) -> list[HostLoad]:
         """Return what the hosts that live, or one of them, have measured last."""

@@ -219,6 +219,7 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
     page.get_by_role("button", name="Cancel the gang").click()
     expect(processes).to_have_count(0)
     expect(page.locator("#detail .badge").first).to_have_text("cancelled")
+    expect(page.get_by_role("button", name="ground: free")).to_have_count(4)
     assert pool.client.gang(created.json()["gang"]["uuid"]).gang.state is GangState.CANCELLED
 
 

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
-from support.answers import BATCH, NOW_S, PIPELINE, STAGED_S, SUBTASKS, TASK, FixedPool, served_answers
+from support.answers import BATCH, NOW_S, OTHER_GANG, PIPELINE, STAGED_S, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -200,12 +200,33 @@ def test_who_may_not_list_slots_begins_with_the_queue_and_is_shown_no_figures_of
 
 
 def test_a_tier_is_not_said_to_be_free_where_gangs_of_others_may_be(dashboard):
+    dashboard.page.route("**/v1/processors*", lambda route: route.fulfill(status=403, json={}))
     dashboard.open("tiers")
-    tiers = dashboard.page.get_by_role("group", name="node-0/pcpu/0").get_by_role("button")
-    expect(tiers).to_have_count(2)
-    held = ["foreground: process 0 of gang solver, running", "background: no gang of this project"]
-    for tier, text in zip(tiers.all(), held, strict=True):
-        expect(tier).to_have_accessible_name(f"node-0/pcpu/0, {text}")
+    tiers = dashboard.page.locator(".tier")
+    expect(tiers).to_have_count(4)
+    for number in range(2):
+        held = [f"foreground: process {number} of gang solver, running", "background: no gang of this project"]
+        for tier, text in zip(tiers.all()[2 * number :], held, strict=False):
+            expect(tier).to_have_accessible_name(f"node-0/pcpu/{number}, {text}")
+    dashboard.complaints.clear()  # the console tells of the refusal
+
+
+def test_an_operator_sees_all_processors_of_gangs_also_those_that_are_free(dashboard, pool):
+    dashboard.open("tiers")
+    page = dashboard.page
+    shown = [one for one in pool.processors() if one.offered]
+    expect(page.locator(".tier")).to_have_count(2 * len(shown))
+    running = "process {} of gang {}, running"
+    held = {
+        "node-0/pcpu/0, foreground": running.format(0, "solver"),
+        "node-0/pcpu/1, foreground": running.format(1, "solver"),
+        "node-0/pcpu/1, background": running.format(5, f"{OTHER_GANG[:8]}, which is not listed"),
+    }
+    tiers = [f"{one.name}, {tier}" for one in shown for tier in ("foreground", "background")]
+    for tier, place in zip(page.locator(".tier").all(), tiers, strict=True):
+        expect(tier).to_have_accessible_name(f"{place}: {held.get(place, 'free')}")
+        (expect(tier).to_be_enabled if "solver" in held.get(place, "") else expect(tier).to_be_disabled)()
+    assert serious_findings(page) == []
 
 
 def test_usage_counts_the_slots_of_instances(dashboard, pool):

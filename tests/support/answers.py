@@ -14,7 +14,16 @@ from fpga_pool.api.http.server import ApiServer
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.messages.requests import BatchDetail, GangDetail, PipelineDetail, SlotDetail, TaskDetail
 from fpga_pool.model.messages.usage import Usage
-from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState
+from fpga_pool.model.objects.gangs import (
+    Gang,
+    GangProcessor,
+    GangState,
+    Process,
+    Processor,
+    ProcessState,
+    processor_name,
+    with_processes,
+)
 from fpga_pool.model.objects.history import created
 from fpga_pool.model.objects.pool import (
     PIPELINE_POLICY,
@@ -35,6 +44,7 @@ from fpga_pool.model.rest import date, show
 CARDS, REGIONS, REQUESTERS = 4, 4, 8
 BATCH = "6d7b1f0e-0000-4000-8000-000000000001"
 GANG = "6d7b1f0e-0000-4000-8000-000000000002"
+OTHER_GANG = "6d7b1f0e-0000-4000-8000-000000000009"
 HELD, WAITING = "6d7b1f0e-0000-4000-8000-000000000005", "6d7b1f0e-0000-4000-8000-000000000006"
 PIPELINE, TASK = "6d7b1f0e-0000-4000-8000-000000000007", "6d7b1f0e-0000-4000-8000-000000000008"
 #: Subtasks of the pipeline, and those whose results they read.
@@ -202,6 +212,8 @@ class FixedPool:
             case ["jobs", uuid]:
                 (job,) = (job for job in (*self.jobs, *self.subtasks(), *self.task().share_list) if job.uuid == uuid)
                 return encode({"job": show(replace(job, history=created(NOW_S - 10, "PENDING")), detail=True)})
+            case ["processors"]:
+                return encode({"processors": [show(one) for one in self.processors()], "links": []})
             case ["cards"]:
                 return encode({"cards": [], "links": []})
             case ["counters"]:
@@ -255,6 +267,16 @@ class FixedPool:
             gang=self.gang(), pending_reason="", expected_at=None, done_s=4.0, process_list=tuple(processes),
             migration_list=(),
         )  # fmt: skip
+
+    def processors(self) -> list[GangProcessor]:
+        """Return its processors: behind its gang is one of another project, and the last is not offered any more."""
+        own = self.gang_detail().process_list
+        other = replace(own[1], uuid=OTHER_GANG, gang_uuid=OTHER_GANG, index=5, tier=Tier.BACKGROUND)
+        processors = [
+            Processor(name=processor_name("node-0", number), host="node-0", number=number, offered=number < 4)
+            for number in range(5)
+        ]
+        return with_processes(processors, [*own, other])
 
     def batch(self) -> Batch:
         """Return its batch."""

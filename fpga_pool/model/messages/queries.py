@@ -91,6 +91,13 @@ class HostQuery(NameQuery, frozen=True, kw_only=True):
     alive: bool | None = None
 
 
+class ProcessorQuery(NameQuery, frozen=True, kw_only=True):
+    """Which processors of gangs are wanted."""
+
+    #: One or several hosts.
+    host: tuple[Text, ...] = ()
+
+
 class CountersQuery(Message, frozen=True, kw_only=True):
     """Whose counters are wanted; None = those of all hosts that live."""
 

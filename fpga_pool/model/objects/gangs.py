@@ -5,6 +5,7 @@ Every processor that a host gives to gangs carries a process in the foreground a
 """
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -216,6 +217,37 @@ def place_of(processor: str, tier: Tier) -> str:
 def process_uuid(gang_uuid: str, attempt: int, index: int) -> str:
     """Return the deterministic uuid of a process of a gang."""
     return str(uuid.uuid5(SLOT_NAMESPACE, f"process {gang_uuid} {attempt} {index}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangProcessor:
+    """A processor with what its two tiers carry, as operators see it: this is not stored."""
+
+    #: host/pcpu/number
+    name: str
+    host: str
+    number: int
+    #: Its agent offers it.
+    offered: bool
+    #: None = nothing.
+    foreground: Process | None
+    background: Process | None
+
+
+def with_processes(processors: Iterable[Processor], processes: Iterable[Process]) -> list[GangProcessor]:
+    """Return processors with those of the processes, which have places, that are on them."""
+    held = {process.held_place: process for process in processes}
+    return [
+        GangProcessor(
+            name=one.name,
+            host=one.host,
+            number=one.number,
+            offered=one.offered,
+            foreground=held.get(place_of(one.name, Tier.FOREGROUND)),
+            background=held.get(place_of(one.name, Tier.BACKGROUND)),
+        )
+        for one in processors
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.gangs import GangProcessor, Processor, with_processes
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.shared.cards import (
@@ -76,6 +77,11 @@ class HardwareRequests:
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
         with self._service.store.looking() as tx:
             return [changed(host, agent_id="") for host in tx.page(Host, page)]
+
+    @answers
+    def processors(self, context: Context, page: Page) -> Sequence[GangProcessor]:
+        with self._service.store.reading() as tx:
+            return with_processes(tx.page(Processor, page), tx.processes())
 
     @answers
     def counters(self, context: Context, host: str | None = None) -> list[HostLoad]:

@@ -1,8 +1,13 @@
 """Gangs over REST."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
+
+from fpga_pool.client import Client
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.objects.gangs import Gang, GangState, Process, ProcessState, process_uuid
 
 GANG = {"processes": 2, "runtime_s": 3600, "cpu_usage": 0.6}
 
@@ -79,3 +84,54 @@ def test_a_gang_that_waits_is_cancelled_at_once_and_once(http):
     answer = http.delete(place)
     assert (answer.status_code, answer.json["gang"]["state"]) == (202, "CANCELLED")
     assert http.delete(place).status_code == 409
+
+
+@pytest.fixture
+def held(pool):
+    """A process in the background of the second of the two processors, of a gang of another project."""
+    gang = Gang(
+        uuid=str(uuid.uuid4()), project_id="other", user_id="other", name="", processes=1, runtime_s=60.0,
+        cpu_usage=0.5, work_s=60.0, created_at=1000.0, state=GangState.BACKGROUND, attempt=1,
+    )  # fmt: skip
+    process = Process(
+        uuid=process_uuid(gang.uuid, 1, 0), gang_uuid=gang.uuid, index=0, attempt=1,
+        processor="node-2/pcpu/0", host="node-2", tier=Tier.BACKGROUND,
+    )  # fmt: skip
+    ended = replace(process, uuid=str(uuid.uuid4()), attempt=0, tier=Tier.FOREGROUND, state=ProcessState.ENDED)
+    pool.tx.add(gang, process, ended)
+    return process
+
+
+def test_processors_are_listed_with_what_their_tiers_carry_and_those_that_are_free(http, held, pool):
+    free, taken = http.get("/v1/processors").json["processors"]
+    assert free == {
+        "name": "node-1/pcpu/0",
+        "host": "node-1",
+        "number": 0,
+        "offered": True,
+        "foreground": None,
+        "background": None,
+    }
+    process = taken["background"]
+    assert (taken["foreground"], process["gang_uuid"], process["state"]) == (None, held.gang_uuid, "RESERVED")
+    pool.tx.save(replace(pool.tx.processor("node-1/pcpu/0"), offered=False))
+    assert [one["offered"] for one in http.get("/v1/processors").json["processors"]] == [False, True]
+
+
+def test_processors_are_listed_by_host_and_page(http):
+    def names(query):
+        return [one["name"] for one in http.get(f"/v1/processors?{query}").json["processors"]]
+
+    assert names("host=node-1") == names("limit=1") == ["node-1/pcpu/0"]
+    assert names("sort=name:desc&limit=1") == names("marker=node-1/pcpu/0") == ["node-2/pcpu/0"]
+    assert http.get("/v1/processors?marker=node-9/pcpu/0").status_code == 400
+
+
+def test_a_client_reads_processors_as_the_pool_has_them(pool, serve, held):
+    with Client(serve(pool)) as client:
+        (processor,) = client.processors(host=["node-2"])
+        assert (processor.background, processor.foreground) == (
+            client.gang(held.gang_uuid, "all").process_list[0],
+            None,
+        )
+        assert processor.background.gang_uuid == held.gang_uuid

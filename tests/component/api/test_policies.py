@@ -58,6 +58,7 @@ ALLOWED = {
     "unset_quota": {"admin", "system admin"},
     "list_services": INSPECT,
     "list_counters": INSPECT,
+    "list_processors": INSPECT,
     "show_pool": INSPECT,
     "count_work": OWN,
     "list_flows": OWN,

@@ -44,10 +44,38 @@ class JobList {
   }
 }
 
+/** A list of named objects; one that has not changed stays the same object. */
+class NamedList {
+  /** By name; null = not known. */
+  all = null;
+  #named = new Map();
+
+  constructor(path, key) {
+    Object.assign(this, { path, key });
+  }
+
+  named(name) {
+    return this.#named.get(name);
+  }
+
+  forget() {
+    this.all = null;
+    this.#named = new Map();
+  }
+
+  async refresh() {
+    const known = this.#named;
+    const { changed, names } = await changesOf(this.path, this.key, known.size === 0);
+    if (known !== this.#named) return; // they were another caller's
+    if (this.all && !changed.length && !names) return;
+    for (const one of changed) known.set(one.name, one);
+    if (names) this.#named = new Map(names.map((name) => [name, known.get(name)]));
+    this.all = [...this.#named.values()];
+  }
+}
+
 /** Emits "change" after each answer that may have changed what is shown; `detail` names the part. */
 export class Pool extends EventTarget {
-  /** By name; one that has not changed stays the same object. */
-  slots = [];
   hosts = [];
   functions = [];
   /** By kind: the newest objects, newest first. */
@@ -62,7 +90,8 @@ export class Pool extends EventTarget {
   answers = 0;
   /** Batches, pipelines, and those of the shares of tasks, newest first. */
   batches = [];
-  #slots = new Map();
+  #slots = new NamedList("/v1/slots", "slots");
+  #processors = new NamedList("/v1/processors", "processors");
   #jobs = new Map();
   #loads = new Map();
   #started = false;
@@ -74,7 +103,8 @@ export class Pool extends EventTarget {
     /** In the order in which they begin: the colours of functions depend on all of their names. */
     this.polls = [
       new Poll(() => this.#part("functions", () => this.#refreshFunctions()), SLOW_MS, report),
-      new Poll(() => this.#part("slots", () => this.#refreshSlots()), FAST_MS, report),
+      new Poll(() => this.#part("slots", () => this.#slots.refresh()), FAST_MS, report),
+      new Poll(() => this.#part("processors", () => this.#processors.refresh()), FAST_MS, report),
       new Poll(() => this.#part("hosts", () => this.#refreshHosts()), 3 * FAST_MS, report),
       new Poll(() => this.#part("work", () => this.#refreshWork()), FAST_MS, report),
     ];
@@ -100,8 +130,9 @@ export class Pool extends EventTarget {
   /** Forget the objects of a project or caller. */
   forget() {
     this.work = { batch: [], pipeline: [], task: [], gang: [] };
-    this.slots = this.batches = [];
-    this.#slots = new Map();
+    this.batches = [];
+    this.#slots.forget();
+    this.#processors.forget();
     this.details.clear();
     this.forbidden.clear();
     this.#jobs.clear();
@@ -114,9 +145,19 @@ export class Pool extends EventTarget {
     return this.#jobs.get(batch)?.jobs.filter(Boolean) ?? [];
   }
 
+  /** By name. */
+  get slots() {
+    return this.#slots.all ?? [];
+  }
+
+  /** Those that hosts give to gangs, by name; null = not known. */
+  get processors() {
+    return this.#processors.all;
+  }
+
   /** Return a slot by its name, if the caller may see it. */
   slotNamed(name) {
-    return this.#slots.get(name);
+    return this.#slots.named(name);
   }
 
   /** Return the batch whose schedule is shown: the chosen one, else the newest that has not ended, else the newest. */
@@ -180,16 +221,6 @@ export class Pool extends EventTarget {
 
   #changed(part) {
     this.dispatchEvent(new CustomEvent("change", { detail: part }));
-  }
-
-  async #refreshSlots() {
-    const known = this.#slots;
-    const { changed, names } = await changesOf("/v1/slots", "slots", known.size === 0);
-    if (known !== this.#slots) return; // they were another caller's
-    if (!changed.length && !names) return;
-    for (const slot of changed) known.set(slot.name, slot);
-    if (names) this.#slots = new Map(names.map((name) => [name, known.get(name)]));
-    this.slots = [...this.#slots.values()];
   }
 
   async #refreshHosts() {

@@ -8,21 +8,23 @@ import { makeBadge, showBadge } from "./progress.js";
 
 const COLUMNS = ["Gang", "State", "Processes", "Done", "Swaps", "Migrations", "Reason or expected start"];
 const TIERS = ["foreground", "background"];
+/** Of those of other projects nothing is known. */
+const UNKNOWN = "no gang of this project";
 const LIVE = new Set(["RESERVED", "STARTING", "RUNNING", "EXITED", "SAVING", "STOPPING", "STOPPED"]);
 
 export class TiersView {
-  parts = new Set(["work", "all"]);
+  parts = new Set(["work", "processors", "all"]);
 
   constructor(pool, open) {
     this.pool = pool;
     this.open = open;
     this.map = h("div", { class: "map" });
     this.body = h("tbody");
-    this.empty = h("p", { class: "empty" }, "No gang of this project has processors.");
+    this.empty = h("p", { class: "empty" });
     this.element = h(
       "div",
       { class: "view" },
-      panel("tiers", "Gangs on processors", this.map, this.empty),
+      panel("tiers", "Processors of gangs", this.map, this.empty),
       panel("gangs", "Open gangs", scrollingTable("Gangs", COLUMNS, this.body)),
     );
   }
@@ -31,37 +33,28 @@ export class TiersView {
     const gangs = this.pool.work.gang
       .filter((gang) => !isEnded(gang))
       .map((gang) => this.pool.details.get(gang.uuid) ?? gang);
-    const placed = gangs.flatMap((gang) =>
-      (gang.process_list ?? []).filter((one) => LIVE.has(one.state)).map((process) => ({ gang, process })),
-    );
-    this.empty.hidden = placed.length > 0;
-    const byHost = [...Map.groupBy(placed, ({ process }) => process.host)].sort(([a], [b]) => byName(a, b));
+    const known = this.pool.processors;
+    const shown = known?.filter((one) => one.offered || isHeld(one)) ?? processorsOf(gangs);
+    setText(this.empty, known ? "No host gives processors to gangs." : "No gang of this project has processors.");
+    this.empty.hidden = shown.length > 0;
+    const listed = new Map(this.pool.work.gang.map((gang) => [gang.uuid, gang]));
+    const byHost = [...Map.groupBy(shown, ({ host }) => host)];
     reconcile(
       this.map,
       byHost,
       ([host]) => host,
       ([host]) => makeHost(host, () => this.open("host", host)),
-      (section, [, ofHost]) => {
-        const processors = [...Map.groupBy(ofHost, ({ process }) => process.processor)].sort(([a], [b]) =>
-          byName(a, b),
-        );
+      (section, [, ofHost]) =>
         reconcile(
           section.lastChild,
-          processors,
-          ([name]) => name,
-          ([name]) => makeProcessor(name),
-          (element, [name, here]) => {
+          ofHost,
+          ({ name }) => name,
+          ({ name }) => makeProcessor(name),
+          (element, processor) =>
             TIERS.forEach((tier, number) =>
-              this.#showTier(
-                element.children[number + 1],
-                name,
-                tier,
-                here.find(({ process }) => process.tier === tier),
-              ),
-            );
-          },
-        );
-      },
+              this.#showTier(element.children[number + 1], tier, processor, known ? "free" : UNKNOWN, listed),
+            ),
+        ),
     );
     reconcile(
       this.body,
@@ -72,17 +65,18 @@ export class TiersView {
     );
   }
 
-  #showTier(tile, processor, tier, found) {
-    const name = found ? found.gang.name || shortId(found.gang.uuid) : "";
-    const shown = found
-      ? `process ${found.process.index} of gang ${name}, ${found.process.state.toLowerCase()}`
-      : "no gang of this project"; // those of others are not known
-    setText(tile, found ? `${name} #${found.process.index}` : "");
-    setAttribute(tile, "class", `tier ${tier} ${gangColours.classOf(found?.gang.uuid)}`);
+  #showTier(tile, tier, { name: processor, [tier]: process }, free, listed) {
+    const uuid = process?.gang_uuid;
+    const gang = listed.get(uuid);
+    const name = process ? gang?.name || shortId(uuid) : "";
+    const whose = gang ? "" : ", which is not listed";
+    const shown = process ? `process ${process.index} of gang ${name}${whose}, ${process.state.toLowerCase()}` : free;
+    setText(tile, process ? `${name} #${process.index}` : free === UNKNOWN ? "" : free);
+    setAttribute(tile, "class", `tier ${tier} ${gangColours.classOf(uuid)}`);
     setAttribute(tile, "aria-label", `${processor}, ${tier}: ${shown}`);
-    tile.title = tile.getAttribute("aria-label");
-    tile.disabled = !found;
-    tile.onclick = found ? () => this.open("gang", found.gang.uuid) : null;
+    setAttribute(tile, "title", tile.getAttribute("aria-label"));
+    tile.disabled = !gang;
+    tile.onclick = gang ? () => this.open("gang", uuid) : null;
   }
 
   #makeRow(gang) {
@@ -111,6 +105,18 @@ function updateRow(row, gang, now) {
   setText(row.children[4], String(gang.swaps));
   setText(row.children[5], String(gang.migrations));
   setText(row.children[6], waiting(gang.pending_reason || gang.reason, gang.expected_at, now));
+}
+
+const isHeld = (processor) => TIERS.some((tier) => processor[tier]);
+
+/** Return the processors on which these gangs are: all that is known of them to whom the pool does not list them. */
+function processorsOf(gangs) {
+  const processes = gangs.flatMap((gang) =>
+    (gang.process_list ?? []).filter((one) => LIVE.has(one.state)).map((one) => ({ ...one, gang_uuid: gang.uuid })),
+  );
+  return [...Map.groupBy(processes, ({ processor }) => processor)]
+    .map(([name, here]) => ({ name, host: here[0].host, ...Object.fromEntries(here.map((one) => [one.tier, one])) }))
+    .sort((a, b) => byName(a.name, b.name));
 }
 
 const makeHost = (name, open) =>
