@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
+from fpga_pool.model.values import changed
 from support.answers import BATCH, NOW_S, OTHER_GANG, PIPELINE, STAGED_S, SUBTASKS, TASK, FixedPool, served_answers
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
@@ -77,6 +78,30 @@ class LargePipeline(FixedPool):
             for level, (uuids, before) in enumerate(zip(self.uuids, [[], *self.uuids], strict=False))
             for place, uuid in enumerate(uuids)
         ]
+
+
+class ShortPieces(FixedPool):
+    """One whose inputs begin with so short a piece that nothing is drawn of it."""
+
+    def _job(self, index):
+        job = super()._job(index)
+        (whole,) = job.transfer
+        return replace(job, transfer=(changed(whole, end_s=whole.begin_s + 1e-4), whole))
+
+
+class EndingBatch(FixedPool):
+    """One whose batch has ended when a test says so."""
+
+    ended = False
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, state=BatchState.COMPLETED, ended_at=self.now_s()) if self.ended else batch
+
+    def end(self):
+        self.rounds += 1
+        self.jobs = [replace(job, state=JobState.COMPLETED, finished_at=self.now_s()) for job in self.jobs]
+        self.changed_in, self.ended = [self.rounds] * len(self.jobs), True
 
 
 class HeldSlots(FixedPool):
@@ -447,6 +472,24 @@ def test_marks_of_pictures_tell_in_words_what_they_show(dashboard, pool):
     dashboard.go("Queue")
     page.get_by_role("button", name="diamond").click()
     expect(page.get_by_role("button", name="join: ")).to_have_accessible_name(re.compile(", reads left, right$"))
+
+
+def test_the_egress_of_a_job_ends_with_its_transfer_however_short_the_pieces_of_that_are(browser):
+    pool = ShortPieces(HOSTS, RUNNING)
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as dashboard:
+        dashboard.open("egress")
+        sent = dashboard.page.locator(".charts").get_by_role("button", name=f"{pool.jobs[1].name}: ")
+        expect(sent).to_have_accessible_name(re.compile("at most 40.0 Mbit/s, 0.00 s to 1.00 s$"))
+
+
+def test_no_job_of_a_batch_that_has_ended_is_said_to_run_though_another_batch_is_shown(browser):
+    pool = EndingBatch(HOSTS, RUNNING)
+    with served_answers(pool.answer) as endpoint, watched_page(browser, endpoint) as dashboard:
+        dashboard.open("queue")
+        progress = dashboard.page.get_by_role("row").filter(has_text="wide").locator(".progress .note")
+        expect(progress).to_have_text(f"0 of 40 jobs, {RUNNING} running")
+        pool.end()
+        expect(progress).to_have_text("40 of 40 jobs")
 
 
 def test_names_of_hosts_open_them(dashboard, pool):

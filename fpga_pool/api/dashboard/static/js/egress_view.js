@@ -208,10 +208,11 @@ function rateAt({ job, begin }, at) {
 function stacked(flows, zero) {
   const changes = flows.flatMap(({ job, begin: dispatched }) =>
     job.transfer.flatMap(({ begin_s: begin, end_s: end, bps }) => {
-      const late = dispatched - zero;
+      const [from, until] = [begin, end].map((time) => rounded(dispatched - zero + time));
+      if (from === until) return []; // its end would come before its begin
       return [
-        { at: rounded(late + begin), job, by: bps ?? 0 },
-        { at: rounded(late + end), job, by: -(bps ?? 0) },
+        { at: from, job, by: bps ?? 0 },
+        { at: until, job, by: -(bps ?? 0) },
       ];
     }),
   );

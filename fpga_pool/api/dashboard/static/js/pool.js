@@ -253,9 +253,12 @@ export class Pool extends EventTarget {
   }
 
   #refreshedJobs() {
-    const changing = this.followedBatches.filter((batch) => {
+    const followed = new Set(this.followedBatches);
+    const changing = this.batches.filter((batch) => {
+      if (!isEnded(batch)) return followed.has(batch);
       const jobs = this.jobsOf(batch.uuid);
-      return !isEnded(batch) || jobs.length < batch.jobs || !jobs.every(isEndedJob);
+      // Of one that was followed, how its jobs have ended is still to be heard.
+      return (followed.has(batch) || jobs.length > 0) && !(jobs.length === batch.jobs && jobs.every(isEndedJob));
     });
     return changing.map(async ({ uuid }) => {
       if (!this.#jobs.has(uuid)) this.#jobs.set(uuid, new JobList(uuid));

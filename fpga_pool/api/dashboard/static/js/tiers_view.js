@@ -71,7 +71,7 @@ export class TiersView {
     const name = process ? gang?.name || shortId(uuid) : "";
     const whose = gang ? "" : ", which is not listed";
     const shown = process ? `process ${process.index} of gang ${name}${whose}, ${process.state.toLowerCase()}` : free;
-    setText(tile, process ? `${name} #${process.index}` : free === UNKNOWN ? "" : free);
+    setText(tile, process ? `#${process.index} ${name}` : free === UNKNOWN ? "" : free);
     setAttribute(tile, "class", `tier ${tier} ${gangColours.classOf(uuid)}`);
     setAttribute(tile, "aria-label", `${processor}, ${tier}: ${shown}`);
     setAttribute(tile, "title", tile.getAttribute("aria-label"));
