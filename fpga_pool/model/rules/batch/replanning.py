@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from fpga_pool.core.makespan.fluid import Segments
-from fpga_pool.core.makespan.greedy import even_work_s
+from fpga_pool.core.makespan.greedy import simple_bound_s
 from fpga_pool.core.makespan.replan import Replan
 from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.types import BatchProblem, EarlierTransfers, Ints, PoolView, floats, ints
@@ -22,7 +22,7 @@ from fpga_pool.model.lifecycle.job import Moved, Retimed
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 from fpga_pool.model.rules.batch.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
-from fpga_pool.model.rules.batch.planning import Snapshot, ends_of, jobs_by_batch, with_servers
+from fpga_pool.model.rules.batch.planning import Snapshot, alone, ends_of, jobs_by_batch, with_servers
 from fpga_pool.model.rules.batch.transfers import TransfersLeft, is_astray
 from fpga_pool.model.rules.shared.changes import change_job, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -306,11 +306,9 @@ def _promise(
 
 def promise_among_others(asked: ReplanProblem, found: Replan, rows: Ints, dispatched_at: float) -> BatchPlanned:
     """Return what a plan that was made together with work under way promises to a batch, with the jobs `rows` (n,)."""
-    problem = asked.underway.problem
-    fastest_s = problem.seconds[rows].min(axis=1)
-    # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
-    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
-    makespan_s, completion_s = ends_of(problem, found.plan, rows)
+    # What runs or moves is only expected to end when the plan says: it may end, or be cancelled, at once.
+    bound_s = simple_bound_s(alone(asked.underway.problem.only(rows)))
+    makespan_s, completion_s = ends_of(asked.underway.problem, found.plan, rows)
     return BatchPlanned(
         dispatched_at=dispatched_at,
         makespan_s=makespan_s,

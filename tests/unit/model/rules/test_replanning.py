@@ -211,6 +211,16 @@ def test_promised_bound_holds_where_what_is_late_ends_at_once(queued):
     assert queued.batch(batch).lower_bound_s == pytest.approx(1.001)
 
 
+def test_promised_bound_among_others_counts_what_inputs_take_to_move(queued):
+    """Six inputs of a MB from one host at 8 Mbit/s take 6 s; whichever comes last still computes for 2 s."""
+    queued.heard(queued.heartbeat("h1", slots=(), jobs=()))
+    batch = queued.create(*["aes"] * 6, requester="h1", input_bytes=1_000_000)
+    queued.replan()
+    stored = queued.batch(batch)
+    assert stored.lower_bound_s == stored.completion_bound_s == pytest.approx(6.0 + 2.0)
+    assert stored.planned_makespan_s >= stored.lower_bound_s
+
+
 class Learned(Ect):
     """Plans around what is under way by what it remembers, which it keeps for the test."""
 
