@@ -187,9 +187,10 @@ def _fitted(columns: Sequence[str], data: Iterable[Sequence[Any]]) -> list[Row]:
     if excess <= 0:
         return rows
     breakable = [at for at, name in enumerate(columns) if not _is_whole(name)]
-    long = [at for at in breakable if widths[at] > _SHORT]
-    # Short words stay whole as long as there are others.
-    for some, least in ((long, _SHORT // 2), (breakable, 1)):
+    texts = [at for at in breakable if columns[at] != "result"]
+    long = [at for at in texts if widths[at] > _SHORT]
+    # Short words, and results, which are digests, stay whole as long as there are others.
+    for some, least in ((long, _SHORT // 2), (texts, 1), (breakable, 1)):
         while excess > 0 and (able := [at for at in some if widths[at] > max(least, len(columns[at]))]):
             widths[max(able, key=widths.__getitem__)] -= 1
             excess -= 1

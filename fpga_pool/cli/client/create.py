@@ -26,18 +26,29 @@ from fpga_pool.model.objects.pool import Batch
 
 T = TypeVar("T")
 
-#: What a table has of results, whatever each row is called by.
-SHORT_RESULTS = ("file", "subtask", "state", "result", "error")
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
 
 
-class CreateWork(LongLister):
+class _Results(LongLister):
+    """A command that ends with the results of jobs, whatever each of them is called by."""
+
+    SHORT: tuple[str, ...] = ("file", "subtask", "state", "result", "error")
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show the results; people need no states where there is one of each job."""
+        rows = list(data)
+        if "result" in column_names and all(row[column_names.index("result")] for row in rows):
+            self.SHORT = tuple(name for name in self.SHORT if name != "state")
+        return super().produce_output(parsed_args, column_names, rows)
+
+
+class CreateWork(_Results):
     """Run jobs, one for each file, to their end."""
 
     #: What the files make, and what a row of the results is called by.
     NOUN, ROW = "batch", "file"
-    SHORT = (*SHORT_BATCHES, *SHORT_RESULTS)
+    SHORT = (*SHORT_BATCHES, *_Results.SHORT)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -219,10 +230,8 @@ class Retry(Create):
         return super().take_action(parsed_args)
 
 
-class _Continue(LongLister):
+class _Continue(_Results):
     """A command that ends with the results of a batch which was created earlier."""
-
-    SHORT = SHORT_RESULTS
 
     def show(self, parsed_args: argparse.Namespace, runner: AttachedRunner) -> Table:
         """Run it; an interruption ends the command only."""

@@ -10,7 +10,7 @@ from cliff.lister import Lister
 
 from fpga_pool.cli.client.batch import BATCHES
 from fpga_pool.cli.client.columns import names
-from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.client.create import Create, CreateWork
 from fpga_pool.cli.client.main import PoolApp
 from fpga_pool.client import JobSpec
 from support.pages import ROOT
@@ -77,6 +77,23 @@ def test_a_table_fits_80_columns_and_keeps_identifiers_whole(kind, columns):
         long = drawn(kind, columns, long=True)
         assert all(f"| {name} " in long[1] for name in columns)
         assert len(long) == 5  # of which one is the row
+
+
+def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
+    def lines(file, *digests):
+        command = Create(PoolApp(stdout=Terminal(tty=False)), None, cmd_name="x")
+        command.formatter = command._formatter_plugins["table"].obj
+        parsed = argparse.Namespace(**{action.dest: action.default for action in command.get_parser("x")._actions})
+        rows = [[file, "COMPLETED" if digest else "FAILED", "h/c/s", "1.0", digest] for digest in digests]
+        command.produce_output(parsed, results("file")[:5], rows)
+        return command.app.stdout.getvalue().splitlines()
+
+    digest = "35bce4eae54ec8e6cc2868baa8d157914d6ae2858811b4cc0c078c94460fa26f"
+    complete = lines(NAME, digest, digest)
+    assert max(map(len, complete)) <= WIDTH
+    assert sum(digest in line for line in complete) == 2
+    assert "state" not in complete[1]
+    assert "FAILED" in "".join(lines("a", digest, ""))
 
 
 def test_a_width_that_is_asked_for_is_that_of_the_table(run, client, tmp_path):

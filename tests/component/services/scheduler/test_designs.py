@@ -148,7 +148,7 @@ def test_tasks_and_pipelines_of_those_who_may_name_a_design_get_slots_for_it_and
         until(lambda jobs=jobs, made=made: [job.state for job in jobs(made)] == ["WAITING_INPUT"])
         (job,) = jobs(made)
         assert job.slot.endswith("/c/r2")  # the one of its kind
-        with pytest.raises(Conflict, match="1 job of mine.* must end first"):
+        with pytest.raises(Conflict, match=r"1 job of mine.* must end first"):
             running.api.delete_design("p", design.uuid)
         running.api.change_design(design.uuid, DesignChange(state="REVOKED"))
         (ended,) = jobs(made)
@@ -197,7 +197,7 @@ def test_instances_of_those_who_may_name_a_design_get_slots_for_it_and_it_stays_
     with pytest.raises(UnknownFunction):  # as when it is started again
         claim("vm", "p")
     for project in ("p", None):
-        with pytest.raises(Conflict, match="1 instance of mine.* must be deleted first"):
+        with pytest.raises(Conflict, match=r"1 instance of mine.* must be deleted first"):
             running.api.delete_design(project, design.uuid)
     [lease] = running.api.instance_leases(agent.name)["vm"]
     running.api.release_slots(agent.name, agent.name, {lease.uuid: lease.generation})
