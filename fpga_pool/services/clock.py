@@ -15,18 +15,26 @@ Clock = Callable[[], float]
 
 #: A larger difference is logged: some machine's clock is wrong.
 LOGGED_DIFFERENCE_S = 1.0
+#: After a larger correction, what was dated before is not as old as it seems to be.
+DOUBTFUL_DIFFERENCE_S = 60.0
 
 
 class SteadyClock:
     """UTC seconds since the epoch; threads may share it."""
 
     def __init__(self) -> None:
-        self._offset_s = time.time() - time.monotonic()
+        self._steady_since_s = time.monotonic()
+        self._offset_s = time.time() - self._steady_since_s
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
         """Return what time it is in the pool."""
         return self._offset_s + time.monotonic()
+
+    @property
+    def steady_s(self) -> float:
+        """For how long it has gone on, in seconds, without a correction that makes earlier dates doubtful."""
+        return time.monotonic() - self._steady_since_s
 
     def advance_to(self, at: float) -> None:
         """Advance to `at` if that is later than now."""
@@ -44,6 +52,8 @@ class SteadyClock:
     def _shift(self, by_s: float) -> None:
         if abs(by_s) > LOGGED_DIFFERENCE_S:
             LOG.warning("this machine's clock differs from the pool's by %.1f s; using the pool's", by_s)
+        if abs(by_s) > DOUBTFUL_DIFFERENCE_S:
+            self._steady_since_s = time.monotonic()
         self._offset_s += by_s
 
 

@@ -40,6 +40,8 @@ from fpga_pool.model.exceptions import (
 
 #: "Full": ER_DISK_FULL, ER_RECORD_FILE_FULL; disk_full.
 _FULL = frozenset({"SQLITE_FULL", 1021, 1114, "53100"})
+#: What MariaDB says of files of its own, as for a sort, with various codes.
+_NO_SPACE = re.compile(r"\((?:Errcode|errno): 28\b|Got error 28 ")
 #: "Another writer holds it, for longer than we wait": ER_LOCK_WAIT_TIMEOUT; lock_not_available.
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY", "SQLITE_LOCKED", 1205, "55P03"})
 #: "Chosen to give way to another writer": ER_CHECKREAD, ER_LOCK_DEADLOCK; serialization_failure, deadlock_detected.
@@ -73,7 +75,7 @@ def is_away(error: BaseException) -> bool:
 
 def _translation(error: Exception) -> FpgaPoolError | None:
     code = _driver_code(error)
-    if code in _FULL:
+    if code in _FULL or (isinstance(code, int) and _NO_SPACE.search(str(_driver_error(error)))):
         return StorageFull("the database is full: nothing was stored; free space on its disk and try again")
     if code in _BUSY or isinstance(error, PoolTimeout):
         return ServiceUnavailable(BUSY)

@@ -338,7 +338,8 @@ class AgentService:
 
     def _tidy_up(self) -> None:
         try:
-            self.jobs.expire()
+            if self._clock.steady_s >= self.settings.retention_s:  # what ended before it was right is not older
+                self.jobs.expire()
             self._journal.forget_tokens(self._clock())
         except StorageFull as error:  # the host lives all the same, and says so
             LOG.warning("host %s: %s", self.settings.host, error)

@@ -22,6 +22,19 @@ def test_a_clock_that_was_started_behind_the_pool_goes_on_from_the_pools_time(mo
     assert clock() >= now_s
 
 
+def test_it_is_steady_since_its_last_large_correction(monkeypatch):
+    at_s = 1000.0
+    monkeypatch.setattr(clock_module.time, "monotonic", lambda: at_s)
+    clock = SteadyClock()
+    at_s = 1100.0
+    clock.advance_to(clock() + 5)
+    assert clock.steady_s == 100.0
+    clock.agree(clock() - 3600, clock(), clock())
+    assert clock.steady_s == 0.0
+    at_s = 1130.0
+    assert clock.steady_s == 30.0
+
+
 def test_it_follows_another_clock_that_cannot_be_the_same(caplog):
     clock = SteadyClock()
     asked_at = clock()

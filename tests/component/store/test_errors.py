@@ -30,6 +30,14 @@ class MariaError(Exception):
         (OperationalError("INSERT", {}, Exception(1021, "Disk full")), exceptions.StorageFull),
         (OperationalError("INSERT", {}, Exception(1114, "The table is full")), exceptions.StorageFull),
         (OperationalError("INSERT", {}, MariaError(1021, "Disk full")), exceptions.StorageFull),
+        (
+            db.DBError(OperationalError("SELECT", {}, MariaError(3, 'writing "#sql" (Errcode: 28 "No space left")'))),
+            exceptions.StorageFull,
+        ),
+        (
+            OperationalError("SELECT", {}, MariaError(1030, "Got error 28 from engine")),
+            exceptions.StorageFull,
+        ),
         (OperationalError("UPDATE", {}, MariaError(1205, "Lock wait timeout")), exceptions.ServiceUnavailable),
         (OperationalError("UPDATE", {}, PostgresError("lock timeout", "55P03")), exceptions.ServiceUnavailable),
         (OperationalError("UPDATE", {}, PostgresError("serialize", "40001")), exceptions.Contended),

@@ -209,6 +209,17 @@ def test_ends_are_recorded_by_no_slot_from_the_first_one_after_a_start_on(new_be
     assert set(recorded_by) == {"record-h0"}
 
 
+def test_a_result_that_came_while_the_clock_was_far_behind_does_not_expire_when_that_is_corrected(new_bench, until):
+    bench = new_bench(retention_s=600.0, heartbeat_s=0.1)
+    bench.scheduler.away = True
+    bench.assign("j")
+    until(lambda: bench.jobs.get("j").phase is Phase.HELD)
+    bench.scheduler.ahead_s, heard = 3600.0, len(bench.scheduler.heartbeats)
+    bench.scheduler.away = False
+    until(lambda: len(bench.scheduler.heartbeats) > heard + 2)
+    assert bench.jobs.get("j").phase is Phase.HELD
+
+
 def test_results_expire_after_the_retention_time(new_bench, until):
     bench = new_bench(retention_s=0.1)
     bench.assign("j")
