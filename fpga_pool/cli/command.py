@@ -73,6 +73,14 @@ class CommandApp(App):
         super().__init__(deferred_help=True, **options)
         self.NAME = program
 
+    def configure_logging(self) -> None:
+        """Log, to a file too if there is to be one."""
+        try:
+            super().configure_logging()
+        except OSError as error:
+            where = f"--log-file {self.options.log_file}: cannot be written: {error.strerror}"
+            self.parser.exit(WRONG_USAGE, f"{self.NAME}: {where}\n")
+
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; the name of a group is no command, and lists those of the group."""
         if self._is_group(argv):

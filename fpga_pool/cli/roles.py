@@ -1,10 +1,13 @@
-"""The commands of hosts that are more than clients; where a library is missing, they name the extra that brings it."""
+"""The programs; where a library is missing, they name the extra that brings it.
+
+Importing takes a while, in which Ctrl-C ends them as it does later.
+"""
 
 import importlib
 import sys
 from functools import partial
 
-WRONG_USAGE = 2
+WRONG_USAGE, INTERRUPTED = 2, 130
 
 #: What `--help` says of the programs whose options are those of a configuration.
 DESCRIPTIONS = {
@@ -16,7 +19,7 @@ DESCRIPTIONS = {
 }
 
 
-def _run(program: str, module: str, extra: str) -> int:
+def _run(program: str, module: str, extra: str = "") -> int:
     """Run the `main` of a module; return the exit status."""
     try:
         status: int = importlib.import_module(module).main()
@@ -24,13 +27,18 @@ def _run(program: str, module: str, extra: str) -> int:
         library = (error.name or "").partition(".")[0]
         if library in {"", "fpga_pool"}:
             raise
-        print(f"{program}: {library} is not installed: pip install 'fpga_pool[{extra}]'", file=sys.stderr)
+        wanted = f"fpga_pool[{extra}]" if extra else "fpga_pool"
+        print(f"{program}: {library} is not installed: pip install '{wanted}'", file=sys.stderr)
         return WRONG_USAGE
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return status
 
 
 agent = partial(_run, "fpga-pool-agent", "fpga_pool.cli.daemons.agent", "agent")
 api = partial(_run, "fpga-pool-api", "fpga_pool.cli.daemons.api", "controller")
+client = partial(_run, "fpga-pool", "fpga_pool.cli.client.main")
 learn = partial(_run, "fpga-pool-learn", "fpga_pool.cli.learn", "sim")
 manage = partial(_run, "fpga-pool-manage", "fpga_pool.cli.admin.main", "controller")
 scheduler = partial(_run, "fpga-pool-scheduler", "fpga_pool.cli.daemons.scheduler", "controller")

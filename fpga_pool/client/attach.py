@@ -10,6 +10,7 @@ from typing import Any
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
+from fpga_pool.client.outcome import make_directory
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import AT_CLIENT, Goal, Transfer, absent_input, found_result, result_files
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
@@ -33,7 +34,7 @@ class AttachedRunner(BatchRunner):
         jobs = self._find()
         sources = self._sources([job for job in jobs if not job.predecessors])
         read = {uuid for job in jobs for uuid in job.predecessors}
-        self._output_dir.mkdir(parents=True, exist_ok=True)
+        make_directory(self._output_dir)
         self._transfers = [
             Transfer(
                 source=sources.get(job.uuid) or absent_input(job),

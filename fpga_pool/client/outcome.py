@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
@@ -77,6 +78,14 @@ class BatchProgress:
     input_bytes: int
     #: Bytes of input that have left, or need not.
     sent_bytes: int
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory of results unless it is there; InvalidInput where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be a directory of results: {error.strerror}") from error
 
 
 def write_files(contents: Sequence[tuple[Path, bytes]]) -> None:

@@ -16,7 +16,7 @@ from fpga_pool.client.api import PoolApi
 from fpga_pool.client.filters import BatchOptions, RunSettings
 from fpga_pool.client.inputs import Input, job_requests
 from fpga_pool.client.lane import Lane, Outcome, Parcel
-from fpga_pool.client.outcome import BatchProgress, BatchResult
+from fpga_pool.client.outcome import BatchProgress, BatchResult, make_directory
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Goal, Transfer, confirm, new_job, outcome_of, progress_of, result_files, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
@@ -139,7 +139,7 @@ class BatchRunner:
 
     def _create(self) -> None:
         """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
-        self._output_dir.mkdir(parents=True, exist_ok=True)
+        make_directory(self._output_dir)
         requests = job_requests(self._inputs)
         work, first = self._submit(requests)
         self._heard_s = time.monotonic()

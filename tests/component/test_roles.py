@@ -128,7 +128,10 @@ def test_commands_of_other_roles_name_the_extra_that_they_lack():
 from importlib.metadata import entry_points
 
 sys.argv[1:] = ["plan"]  # the simulator imports what its command needs
-commands = [entry for entry in entry_points(group="console_scripts") if entry.module == "fpga_pool.cli.roles"]
+commands = [
+    entry for entry in entry_points(group="console_scripts")
+    if entry.module == "fpga_pool.cli.roles" and entry.attr != "client"
+]
 print(json.dumps({entry.name: entry.load()() for entry in commands}))
 """
     done = subprocess.run(
@@ -196,3 +199,23 @@ def test_help_begins_with_what_the_program_is_for(entry):
     usage, description, _ = done.stdout.split("\n\n", 2)
     assert usage.startswith("usage: ")
     assert re.fullmatch(r"[A-Z][^.]+\.", description, re.DOTALL), description
+
+
+def test_ctrl_c_while_a_program_is_imported_ends_it_in_one_line():
+    program = """
+import sys
+
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cliff":
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Interrupting())
+from fpga_pool.cli.roles import client
+
+sys.exit(client())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fpga-pool: interrupted\n")

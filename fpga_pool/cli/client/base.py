@@ -11,7 +11,7 @@ from fpga_pool.cli.arguments import moment, positive_count
 from fpga_pool.cli.client.columns import Columns, FittedTable, One, Table, single, table
 from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import FpgaPoolError, NotFound
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 
 #: How points in time are written.
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
@@ -58,6 +58,13 @@ def is_short(parsed_args: argparse.Namespace) -> bool:
     return parsed_args.formatter == "table" and not getattr(parsed_args, "long", False)
 
 
+def require_columns(parsed_args: argparse.Namespace, known: Iterable[str]) -> None:
+    """Raise InvalidInput where columns are asked for, and none of them is known."""
+    asked = [name.lower().strip().replace(" ", "_") for name in parsed_args.columns]
+    if asked and not {*asked} & {*known}:
+        raise InvalidInput(f"-c {', '.join(parsed_args.columns)}: no such column; there are {', '.join(known)}")
+
+
 def fitting(parsed_args: argparse.Namespace, formatter: T) -> T | FittedTable:
     """Return what draws the output; a table fits a terminal, unless a width or all columns are asked for."""
     fits = is_short(parsed_args) and parsed_args.max_width <= 0 and not parsed_args.fit_width
@@ -75,6 +82,7 @@ class PoolLister(PoolCommand, Lister):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show the table."""
+        require_columns(parsed_args, column_names)
         self.formatter = fitting(parsed_args, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
 
@@ -169,6 +177,7 @@ class PoolShowOne(PoolCommand, ShowOne):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show the object."""
+        require_columns(parsed_args, column_names)
         self.formatter = fitting(parsed_args, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
 

@@ -60,14 +60,20 @@ def prospects(detail: BatchDetail | PipelineDetail) -> Mapping[str, Any]:
 
 
 class List(NewestLister):
-    """List batches, newest first."""
+    """List batches, newest first.
+
+    Example: fpga-pool batch list --state RUNNING --since 12h
+    """
 
     SHORT = SHORT_BATCHES
     ASK, COLUMNS = Client.batches, BATCHES
 
 
 class Show(OneWork):
-    """Show a batch and its jobs."""
+    """Show a batch and its jobs.
+
+    Example: fpga-pool batch show UUID
+    """
 
     NOUN = "batch"
 
@@ -79,7 +85,10 @@ class Show(OneWork):
 
 
 class Watch(OneObject):
-    """Follow a batch to its end."""
+    """Follow a batch to its end.
+
+    Example: fpga-pool batch watch UUID --timeout 3600
+    """
 
     NOUN = "batch"
 
@@ -119,7 +128,10 @@ class Watch(OneObject):
 
 
 class Cancel(CancelWork):
-    """Cancel batches; what is complete is kept."""
+    """Cancel batches; what is complete is kept.
+
+    Example: fpga-pool batch cancel UUID
+    """
 
     NOUN, ASK = "batch", Client.cancel
 
@@ -132,7 +144,10 @@ class _Change(Several):
 
 
 class Set(_Change):
-    """Change the priority of batches."""
+    """Change the priority of batches.
+
+    Example: fpga-pool batch set --priority 5 UUID
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -146,6 +161,8 @@ class Hold(_Change):
     """Hold batches back: their jobs get no slots until `batch release`.
 
     Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
+
+    Example: fpga-pool batch hold UUID
     """
 
     HELD = True
@@ -155,7 +172,10 @@ class Hold(_Change):
 
 
 class Release(Hold):
-    """Let the jobs of batches that were held back get slots."""
+    """Let the jobs of batches that were held back get slots.
+
+    Example: fpga-pool batch release UUID
+    """
 
     HELD = False
 
@@ -180,7 +200,10 @@ _JOBS = (
 
 
 class ListJobs(NewestLister):
-    """List jobs of all batches, newest first."""
+    """List jobs of all batches, newest first.
+
+    Example: fpga-pool job list --state FAILED --host node-1
+    """
 
     SHORT = ("uuid", "name", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
@@ -197,7 +220,10 @@ class ListJobs(NewestLister):
 
 
 class ShowJob(OneWork):
-    """Show a job: where it is, why it waits or failed, and when it is planned to start."""
+    """Show a job: where it is, why it waits or failed, and when it is planned to start.
+
+    Example: fpga-pool job show UUID
+    """
 
     NOUN, ASK = "job", Client.job
     COLUMNS = (*_JOBS, "requester", "expected_at", "started_at", "finished_at", "ended_at", "error_code")

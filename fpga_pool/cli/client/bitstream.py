@@ -129,7 +129,10 @@ class CreateDesign(PoolShowOne):
 
 
 class ListDesigns(NewestLister, LongLister):
-    """List designs, newest first."""
+    """List designs, newest first.
+
+    Example: fpga-pool design list --state SUBMITTED --all-projects
+    """
 
     ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS
     SHORT = ("uuid", "function", "state", "public")
@@ -150,13 +153,19 @@ class _OneDesign(_AskOfDesigns, OneObject):
 
 
 class ShowDesign(_OneDesign):
-    """Show a design: what its function is like, and what was decided on it, and why."""
+    """Show a design: what its function is like, and what was decided on it, and why.
+
+    Example: fpga-pool design show my_filter
+    """
 
     ASK = Client.design
 
 
 class DeleteDesigns(_AskOfDesigns, Several):
-    """Remove designs whose functions no jobs and no instances have any more."""
+    """Remove designs whose functions no jobs and no instances have any more.
+
+    Example: fpga-pool design delete my_filter
+    """
 
     NOUN, ALSO, ASK, COLUMNS = "design", ", or its name in the project", Client.delete_design, _DESIGN_COLUMNS[:3]
 
@@ -169,7 +178,10 @@ class DeleteDesigns(_AskOfDesigns, Several):
 
 
 class SaveDesign(_OneDesign):
-    """Store the bitstream of a design of any project in a file, to decide on it; for operators."""
+    """Store the bitstream of a design of any project in a file, to decide on it; for operators.
+
+    Example: fpga-pool design save UUID my_filter.bin
+    """
 
     ASK = Client.design_bitstream
 
@@ -209,22 +221,34 @@ class _Decide(_OneDesign):
 
 
 class ApproveDesign(_Decide):
-    """Let the function of a design be loaded; for operators."""
+    """Let the function of a design be loaded; for operators.
+
+    Example: fpga-pool design approve UUID --public --reason reviewed
+    """
 
     STATE = "APPROVED"
 
 
 class RejectDesign(_Decide):
-    """Refuse a design that was submitted; for operators."""
+    """Refuse a design that was submitted; for operators.
+
+    Example: fpga-pool design reject UUID --reason "its time model is wrong"
+    """
 
     STATE = "REJECTED"
 
 
 class RevokeDesign(_Decide):
-    """Withdraw a design: jobs that wait for its function fail, and it is loaded nowhere any more; for operators."""
+    """Withdraw a design: jobs that wait for its function fail, and it is loaded nowhere any more; for operators.
+
+    Example: fpga-pool design revoke UUID --reason "it hangs"
+    """
 
     STATE = "REVOKED"
 
 
 class SetDesign(_Decide):
-    """Say which projects may name the function of an approved design; for operators."""
+    """Say which projects may name the function of an approved design; for operators.
+
+    Example: fpga-pool design set UUID --private
+    """

@@ -11,11 +11,11 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline
-from fpga_pool.cli.client.base import LongLister, fitting
+from fpga_pool.cli.client.base import LongLister, fitting, require_columns
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
-from fpga_pool.cli.client.columns import Table, as_seconds, table
+from fpga_pool.cli.client.columns import Table, as_seconds, names, table
 from fpga_pool.cli.client.progress import add_streams, following
-from fpga_pool.cli.command import FAILED, Interrupted
+from fpga_pool.cli.command import FAILED, Interrupted, one_line
 from fpga_pool.client import BatchResult, JobOutcome, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
@@ -26,6 +26,8 @@ from fpga_pool.model.objects.pool import Batch
 
 T = TypeVar("T")
 
+#: What there is of results, whatever each row is called by.
+_RESULTS = ("state", "slot", "compute_s", "result", "path", "error")
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
 
@@ -90,6 +92,7 @@ class CreateWork(_Results):
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        require_columns(parsed_args, (*names(BATCHES), self.ROW, *_RESULTS))  # before the results are fetched
         if parsed_args.no_wait:
             return table([self._submit(parsed_args)], BATCHES)
         directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
@@ -122,11 +125,16 @@ class CreateWork(_Results):
             self.client.cancel(uuid)
         except NotFound:
             return Interrupted(f"interrupted before the {self.NOUN} was created")
+        except FpgaPoolError as error:
+            return Interrupted(f"interrupted: {self.NOUN} {uuid} was not cancelled: {one_line(error)}")
         return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
 class Create(CreateWork):
-    """Run a batch, one job for each file, to its end."""
+    """Run a batch, one job for each file, to its end.
+
+    Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
+    """
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
@@ -204,6 +212,8 @@ class Retry(Create):
     """Run the failed jobs of a batch again, as another batch.
 
     The pool has not kept their files: they are sent again.
+
+    Example: fpga-pool batch retry UUID --output-dir results a.bin b.bin
     """
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
@@ -245,7 +255,10 @@ class _Continue(_Results):
 
 
 class Attach(_Continue):
-    """Continue a batch to its end: send what the pool does not hold yet, and fetch the results."""
+    """Continue a batch to its end: send what the pool does not hold yet, and fetch the results.
+
+    Example: fpga-pool batch attach UUID --output-dir results --files a.bin b.bin
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -281,6 +294,8 @@ class Fetch(_Continue):
     """Fetch the results that the pool holds now, without waiting for others.
 
     Exit status 1 if a result is missing: `batch attach` waits for all.
+
+    Example: fpga-pool batch fetch UUID results
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

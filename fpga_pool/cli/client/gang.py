@@ -28,7 +28,10 @@ _usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, abov
 
 
 class Create(PoolShowOne):
-    """Queue a gang of N concurrent processes, one per CPU."""
+    """Queue a gang of N concurrent processes, one per CPU.
+
+    Example: fpga-pool gang create --processes 4 --runtime 1h30m --name weather
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="number of processes")
@@ -85,14 +88,20 @@ _SUMMARY = (
 
 
 class List(NewestLister):
-    """List gangs, newest first."""
+    """List gangs, newest first.
+
+    Example: fpga-pool gang list --state QUEUED --long
+    """
 
     SHORT = ("uuid", "name", "state", "processes")
     ASK, COLUMNS = Client.gangs, LISTED
 
 
 class Show(OneWork):
-    """Show a gang: why it waits and until when, or where it runs, and what it has used."""
+    """Show a gang: why it waits and until when, or where it runs, and what it has used.
+
+    Example: fpga-pool gang show UUID
+    """
 
     NOUN, ASK = "gang", Client.gang
 
@@ -101,7 +110,10 @@ class Show(OneWork):
 
 
 class Cancel(CancelWork):
-    """Cancel gangs; what they have done is lost."""
+    """Cancel gangs; what they have done is lost.
+
+    Example: fpga-pool gang cancel UUID
+    """
 
     NOUN, ASK = "gang", Client.cancel_gang
 

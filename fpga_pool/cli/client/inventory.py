@@ -8,6 +8,7 @@ from typing import Any
 from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, PoolShowOne, add_projects, uuid_of
 from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
+from fpga_pool.cli.command import Interrupted
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.messages.requests import SlotDetail
@@ -23,7 +24,10 @@ def _numbers(*names: str) -> Columns:
 
 
 class ListFunctions(LongLister):
-    """List the catalogue."""
+    """List the catalogue.
+
+    Example: fpga-pool function list -c name -c speedup
+    """
 
     SHORT = ("name", "version", "slot_kinds", "slots", "speedup", "preemptible")
     ASK = Client.functions
@@ -31,7 +35,10 @@ class ListFunctions(LongLister):
 
 
 class Calibrate(LongLister):
-    """Show how well the time models fit the runs that were observed."""
+    """Show how well the time models fit the runs that were observed.
+
+    Example: fpga-pool function calibrate sha256 --long
+    """
 
     SHORT = ("function", "board", "runs", "mean_relative_error", "worst_relative_error")
     ASK = Client.calibration
@@ -56,7 +63,10 @@ HOSTS = (
 
 
 class ListHosts(Pages, LongLister):
-    """List hosts."""
+    """List hosts.
+
+    Example: fpga-pool host list --lost --long
+    """
 
     SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
     ASK, COLUMNS = Client.hosts, HOSTS
@@ -81,7 +91,10 @@ COUNTERS: Columns = (
 
 
 class ShowHost(PoolShowOne):
-    """Show a host, and how busy it was when its agent measured it last."""
+    """Show a host, and how busy it was when its agent measured it last.
+
+    Example: fpga-pool host show node-1
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the host")
@@ -97,7 +110,10 @@ class ShowHost(PoolShowOne):
 
 
 class ListFlows(LongLister):
-    """List the inputs under way, with the rate that is planned now and the one that was measured last."""
+    """List the inputs under way, with the rate that is planned now and the one that was measured last.
+
+    Example: fpga-pool flow list --all-projects
+    """
 
     SHORT = ("name", "function", "host", "planned_bps", "measured_bps")
     ASK = Client.flows
@@ -112,7 +128,10 @@ class ListFlows(LongLister):
 
 
 class ListServices(PoolLister):
-    """List schedulers and agents, and whether they are up."""
+    """List schedulers and agents, and whether they are up.
+
+    Example: fpga-pool service list -f json
+    """
 
     ASK = Client.services
     COLUMNS = ("kind", "name", ("state", lambda one: "up" if one.up else "down"), "heard_at", "shards")
@@ -127,7 +146,10 @@ SLOTS = (
 
 
 class ListSlots(Pages, LongLister):
-    """List slots."""
+    """List slots.
+
+    Example: fpga-pool slot list --host node-1 --state READY --long
+    """
 
     SHORT = ("name", "kind", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
@@ -158,7 +180,10 @@ class ShowSlot(_OneSlot):
 
 
 class Drain(_OneSlot):
-    """Take a slot out of service: its running job ends there, the others move."""
+    """Take a slot out of service: its running job ends there, the others move.
+
+    Example: fpga-pool slot drain node-1/sim0/slot0 --reason "loud fan"
+    """
 
     ASK = Client.drain
 
@@ -171,7 +196,10 @@ class Drain(_OneSlot):
 
 
 class Resume(_OneSlot):
-    """Give a slot back to the pool."""
+    """Give a slot back to the pool.
+
+    Example: fpga-pool slot resume node-1/sim0/slot0
+    """
 
     ASK = Client.resume
 
@@ -261,10 +289,16 @@ class RemoveCard(_OneCard):
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         """Ask until it is removed; a command that was interrupted can be repeated."""
         uuid = uuid_of("card", self.client.cards(), parsed_args.card)
-        give_up_at_s = time.monotonic() + parsed_args.timeout
+        try:
+            return self.details(self._removed(uuid, parsed_args.timeout))
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: card {parsed_args.card} stays drained until `card resume`") from None
+
+    def _removed(self, uuid: str, timeout_s: float) -> Card:
+        give_up_at_s = time.monotonic() + timeout_s
         while True:
             try:
-                return self.details(self.client.remove_card(uuid))
+                return self.client.remove_card(uuid)
             except Conflict:
                 if time.monotonic() >= give_up_at_s:
                     raise

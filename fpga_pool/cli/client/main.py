@@ -103,7 +103,8 @@ class PoolApp(CommandApp):
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""
         status = super().run(argv)
-        return status if self._error is None else status_of(self._error)
+        # cliff has the status of a pipe that was closed.
+        return status if self._error is None or isinstance(self._error, BrokenPipeError) else status_of(self._error)
 
 
 def _is_open(endpoint: str, cacert: str | None) -> bool:

@@ -20,7 +20,10 @@ from fpga_pool.model.objects.pool import Job, JobState
 
 
 class Create(CreateWork):
-    """Run the pipeline that a file describes to its end, and fetch the results that no other subtask reads."""
+    """Run the pipeline that a file describes to its end, and fetch the results that no other subtask reads.
+
+    Example: fpga-pool pipeline create pipeline.toml --output-dir results
+    """
 
     NOUN, ROW = "pipeline", "subtask"
 
@@ -36,14 +39,20 @@ class Create(CreateWork):
 
 
 class List(NewestLister):
-    """List pipelines, newest first."""
+    """List pipelines, newest first.
+
+    Example: fpga-pool pipeline list --state RUNNING --since 1h
+    """
 
     SHORT = batch.SHORT_BATCHES
     ASK, COLUMNS = Client.pipelines, batch.BATCHES
 
 
 class Show(OneWork):
-    """Show a pipeline with its subtasks, as a graph; with --svg also as a picture."""
+    """Show a pipeline with its subtasks, as a graph; with --svg also as a picture.
+
+    Example: fpga-pool pipeline show UUID --svg graph.svg
+    """
 
     NOUN = "pipeline"
 
@@ -62,13 +71,19 @@ class Show(OneWork):
 
 
 class Watch(batch.Watch):
-    """Follow a pipeline to its end."""
+    """Follow a pipeline to its end.
+
+    Example: fpga-pool pipeline watch UUID
+    """
 
     NOUN = "pipeline"
 
 
 class Cancel(CancelWork):
-    """Cancel pipelines; subtasks that have ended stay as they are."""
+    """Cancel pipelines; subtasks that have ended stay as they are.
+
+    Example: fpga-pool pipeline cancel UUID
+    """
 
     NOUN, ASK = "pipeline", Client.cancel_pipeline
 

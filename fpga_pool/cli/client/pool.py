@@ -138,7 +138,10 @@ def _one(values: Mapping[str, Any]) -> One:
 
 
 class Show(PoolShowOne):
-    """Show what the pool consists of."""
+    """Show what the pool consists of.
+
+    Example: fpga-pool pool show -f json
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         pool = self.client.pool_counts()
@@ -166,7 +169,10 @@ class Show(PoolShowOne):
 
 
 class Stats(PoolShowOne):
-    """Count slots, work that has not ended, and what was computed during the last day."""
+    """Count slots, work that has not ended, and what was computed during the last day.
+
+    Example: fpga-pool pool stats --all-projects -f json
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)

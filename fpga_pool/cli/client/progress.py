@@ -84,7 +84,7 @@ def _trust(path: Path | None) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=path)
     except OSError as error:
-        raise InvalidInput(f"--ca {path}: {error}") from error
+        raise InvalidInput(f"--ca {path}: {error.strerror or error}") from error
 
 
 def seen_progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:

@@ -36,7 +36,10 @@ _QUOTA: Columns = (
 
 
 class Show(PoolLister):
-    """Show the limits of a project, and how much of them is used."""
+    """Show the limits of a project, and how much of them is used.
+
+    Example: fpga-pool quota show PROJECT
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -48,7 +51,10 @@ class Show(PoolLister):
 
 
 class Set(PoolLister):
-    """Change limits of a project; those that are not given stay as they are."""
+    """Change limits of a project; those that are not given stay as they are.
+
+    Example: fpga-pool quota set PROJECT --jobs 500 --input-bytes -1
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("project", metavar="PROJECT", help="id of the project")
@@ -63,7 +69,10 @@ class Set(PoolLister):
 
 
 class Unset(PoolLister):
-    """Return a project to the default limits."""
+    """Return a project to the default limits.
+
+    Example: fpga-pool quota unset PROJECT
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("project", metavar="PROJECT", help="id of the project")
@@ -73,7 +82,10 @@ class Unset(PoolLister):
 
 
 class ShowUsage(LongLister):
-    """Show what a project has used in a period, by function: jobs that have ended, loads, and slots of instances."""
+    """Show what a project has used in a period, by function: jobs that have ended, loads, and slots of instances.
+
+    Example: fpga-pool usage show --start 7d --long
+    """
 
     SHORT: Sequence[str] = ("function", "jobs", "loads", "slot_s", "vcpu_s", "instance_slot_s")
     ASK = Client.usage
@@ -104,7 +116,10 @@ _METRICS = {
 
 
 class ExportUsage(PoolCommand):
-    """Print usage as data frames of CloudKitty, one for each whole period: the body of POST /v2/dataframes."""
+    """Print usage as data frames of CloudKitty, one for each whole period: the body of POST /v2/dataframes.
+
+    Example: fpga-pool usage export --start 24h --price fpga.slot=0.0001
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_period(parser)
@@ -188,7 +203,10 @@ def _option(resource: Resource) -> str:
 
 
 def _limit(text: str) -> int:
-    limit = int(text)
+    try:
+        limit = int(text)
+    except ValueError:
+        limit = UNLIMITED - 1
     if limit < UNLIMITED:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, or {UNLIMITED}, found {text}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, or {UNLIMITED}, found {text!r}")
     return limit

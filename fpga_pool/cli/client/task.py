@@ -15,7 +15,10 @@ from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
 class Create(CreateWork):
-    """Run a task, one slot for each file or as many as a shape says, all at once, to its end."""
+    """Run a task, one slot for each file or as many as a shape says, all at once, to its end.
+
+    Example: fpga-pool task create --function sha256 --requester node-1 --topology ring a.bin b.bin
+    """
 
     NOUN = "task"
 
@@ -69,7 +72,10 @@ _SUMMARY = (
 
 
 class List(NewestLister):
-    """List tasks, newest first."""
+    """List tasks, newest first.
+
+    Example: fpga-pool task list --function sha256 --long
+    """
 
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION"}
     SHORT = ("uuid", "name", "state", "slots")
@@ -77,7 +83,10 @@ class List(NewestLister):
 
 
 class Show(OneWork):
-    """Show a task: why it waits and until when, or its slots, and its shares."""
+    """Show a task: why it waits and until when, or its slots, and its shares.
+
+    Example: fpga-pool task show UUID
+    """
 
     NOUN, ASK = "task", Client.task
 
@@ -86,7 +95,10 @@ class Show(OneWork):
 
 
 class Cancel(CancelWork):
-    """Cancel tasks; shares that are complete are kept."""
+    """Cancel tasks; shares that are complete are kept.
+
+    Example: fpga-pool task cancel UUID
+    """
 
     NOUN, ASK = "task", Client.cancel_task
 

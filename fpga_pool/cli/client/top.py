@@ -33,7 +33,10 @@ _LETTERS = {state: state.value[0] for state in SlotState}
 
 
 class Top(PoolCommand):
-    """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal."""
+    """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal.
+
+    Example: fpga-pool pool top --interval 10
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_projects(parser)

@@ -124,6 +124,28 @@ def test_interrupted_create_cancels_the_batch_and_says_so(create, pool, files, m
     assert (answer.status, answer.err) == (130, f"fpga-pool: interrupted: batch {batch.uuid} is being cancelled\n")
 
 
+def test_an_interrupted_create_says_what_became_of_a_batch_that_cannot_be_cancelled(create, pool, files, monkeypatch):
+    def interrupted(self):
+        self._create()
+        self._api.cancel(self.batch_uuid)  # as if it had ended meanwhile
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BatchRunner, "run", interrupted)
+    answer = create(*files)
+    (batch,) = pool.tx.batches()
+    assert answer.status == 130
+    assert answer.err.startswith(f"fpga-pool: interrupted: batch {batch.uuid} was not cancelled: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_create_with_an_impossible_column_or_directory_runs_nothing(create, pool, files):
+    answer = create("-c", "nothing", *files)
+    assert (answer.status, "-c nothing: no such column; there are uuid, " in answer.err) == (2, True)
+    answer = create("--output-dir", files[0], *files)
+    assert (answer.status, f"{files[0]}: cannot be a directory of results: File exists" in answer.err) == (2, True)
+    assert pool.batch_uuids() == []
+
+
 def test_a_dry_run_shows_the_plan_within_80_columns_and_stores_nothing(create, pool, files):
     answer = create("--dry-run", *files)
     assert (answer.status, answer.err) == (0, "")

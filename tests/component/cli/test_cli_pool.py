@@ -1,5 +1,6 @@
 import errno
 import os
+import signal
 import uuid
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from fpga_pool.client import Client
 from fpga_pool.client.session import SERVICE_TYPE
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import Lease, LeaseKind, RateSegment
+
+from .conftest import Terminal
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 LONG_NAME = "compute-rack12-007"
@@ -292,6 +295,38 @@ def test_ctrl_c_ends_a_command_in_one_line(run, monkeypatch):
     monkeypatch.setattr(Client, "slots", interrupted)
     answer = run("slot", "list")
     assert (answer.status, answer.out, answer.err) == (130, "", "fpga-pool: interrupted\n")
+
+
+def test_a_removal_of_a_card_that_is_interrupted_says_that_the_card_stays_drained(run, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    answer = run("card", "remove", "node-1/card-0")
+    says = "fpga-pool: interrupted: card node-1/card-0 stays drained until `card resume`\n"
+    assert (answer.status, answer.err) == (130, says)
+    monkeypatch.undo()
+    assert run("card", "show", "node-1/card-0", "-f", "json").json["drain_requested"]
+
+
+def test_a_pipe_that_was_closed_ends_a_command_as_the_shell_would(run, monkeypatch):
+    def broken(self, text):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr(Terminal, "write", broken)
+    assert run("slot", "list").status == 128 + signal.SIGPIPE
+
+
+def test_a_log_file_that_cannot_be_written_is_wrong_usage(run, tmp_path, capsys):
+    assert run("--log-file", tmp_path, "slot", "list").status == 2
+    assert capsys.readouterr().err == f"fpga-pool: --log-file {tmp_path}: cannot be written: Is a directory\n"
+
+
+def test_a_column_that_is_not_there_is_wrong_usage(run):
+    answer = run("quota", "show", "-c", "nothing", "-c", "no_more")
+    says = "fpga-pool: -c nothing, no_more: no such column; there are resource, limit, default, used\n"
+    assert (answer.status, answer.err) == (2, says)
+    assert run("quota", "show", "-c", "Resource", "-c", "nothing", "-f", "value").status == 0
 
 
 def test_an_error_of_the_system_is_one_line(run, monkeypatch):

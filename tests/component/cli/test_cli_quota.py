@@ -22,7 +22,10 @@ def test_a_change_of_nothing_and_impossible_limits_are_wrong_usage(run, capsys):
     answer = run("quota", "set", "project-a")
     assert (answer.status, "expected at least one of --jobs, --input-bytes" in answer.err) == (2, True)
     answer = run("quota", "set", "project-a", "--jobs", "-2")
-    assert (answer.status, "expected a number of at least 0, or -1, found -2" in capsys.readouterr().err) == (2, True)
+    says = "expected a whole number of at least 0, or -1, found "
+    assert (answer.status, f"{says}'-2'" in capsys.readouterr().err) == (2, True)
+    assert run("quota", "set", "project-a", "--jobs", "many").status == 2
+    assert f"{says}'many'" in capsys.readouterr().err
 
 
 @pytest.fixture
