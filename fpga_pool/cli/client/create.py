@@ -4,6 +4,7 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job
 from fpga_pool.cli.client.columns import Table, as_seconds, names, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
+from fpga_pool.cli.files import read_batch
 from fpga_pool.client import BatchResult, JobOutcome, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
@@ -69,21 +71,14 @@ class CreateWork(_Results):
         )
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
-        parser.add_argument(
-            "--requester",
-            required=True,
-            metavar="HOST",
-            help="host of the pool from which the files are sent, or server:UUID of a server of your project",
-        )
+        _add_function(parser, required=True)
         self.add_choices(parser)
         add_header(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
         """Return what each row of the results is called."""
-        files: Sequence[str] = parsed_args.files
-        return files
+        return parsed_args.files or [outcome.name for outcome in result.jobs]
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         """Describe what is a kind's own."""
@@ -131,7 +126,7 @@ class CreateWork(_Results):
 
 
 class Create(CreateWork):
-    """Run a batch, one job for each file, to its end.
+    """Run a batch, one job for each file, or those that a batch file describes, to its end.
 
     Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
     """
@@ -169,23 +164,39 @@ class Create(CreateWork):
             "the files",
         )
 
-    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-        header = header_of(parsed_args.header)
-        return [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files]
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        _add_function(parser, required=False)
+        self.add_choices(parser)
+        add_header(parser)
+        _add_jobs(parser)
+        _add_files(parser, "input file of one job")
+
+    def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
+        """Return the name that the batch has unless another is given, and its jobs."""
+        function, requester = parsed_args.function, parsed_args.requester
+        name, given = _given(parsed_args)
+        specs = [replace(one, function=one.function or function, requester=one.requester or requester) for one in given]
+        for index, spec in enumerate(specs):
+            for key in ("function", "requester"):
+                if not getattr(spec, key):
+                    raise InvalidInput(f"jobs[{index}]: expected a {key}, by --{key} or in the batch file")
+        return name, specs
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        return self.client.runner(self.specs(parsed_args), **_options(parsed_args), **options)
+        return self.client.runner(parsed_args.specs, **_options(parsed_args), **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         """Run it and show what came of it; or show what would, or what is held back."""
+        name, parsed_args.specs = self.work(parsed_args)
+        parsed_args.name = parsed_args.name or name
         options = _options(parsed_args)
         if parsed_args.hold:
             options["held"] = True
-            held = self.client.create(self.specs(parsed_args), name=parsed_args.name, **options)
+            held = self.client.create(parsed_args.specs, name=parsed_args.name, **options)
             return table([held], BATCHES)
         if not parsed_args.dry_run:
             return super().take_action(parsed_args)
-        plan = self.client.dry_run(self.specs(parsed_args), **options)
+        plan = self.client.dry_run(parsed_args.specs, **options)
         return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
@@ -218,26 +229,20 @@ class Retry(Create):
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
-        parser.add_argument(
-            "files", nargs="+", metavar="FILE", help="all files that the batch was created with, in that order"
-        )
+        _add_files(parser, "all files that the batch was created with, in that order")
         add_header(parser)
+        _add_jobs(parser)
         self.add_choices(parser)
 
-    def specs(self, parsed_args: argparse.Namespace) -> Sequence[JobSpec]:
-        header = header_of(parsed_args.header)
-        return self.client.failed_jobs(parsed_args.batch, [JobSpec("", file, "", header) for file in parsed_args.files])
+    def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
+        """Return what is to run as the batch was to run."""
+        batch = self.client.batch(parsed_args.batch)
+        parsed_args.policy = parsed_args.policy or batch.policy
+        return batch.name, self.client.failed_jobs(parsed_args.batch, _given(parsed_args)[1])
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
         """Return what each row of the results is called."""
         return [outcome.name for outcome in result.jobs]
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run them as the batch was to run, and show what came of it."""
-        batch = self.client.batch(parsed_args.batch)
-        parsed_args.policy = parsed_args.policy or batch.policy
-        parsed_args.name = parsed_args.name or batch.name
-        return super().take_action(parsed_args)
 
 
 class _Continue(_Results):
@@ -263,13 +268,15 @@ class Attach(_Continue):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
-        parser.add_argument(
+        given = parser.add_mutually_exclusive_group()
+        given.add_argument(
             "--files",
             nargs="+",
             default=[],
             metavar="FILE",
             help="the files that the batch was created with, in that order; not needed if the pool holds them all",
         )
+        _add_jobs(given)
         add_header(parser)
         parser.add_argument(
             "--output-dir",
@@ -281,8 +288,7 @@ class Attach(_Continue):
         add_streams(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        header = header_of(parsed_args.header)
-        jobs = [JobSpec("", file, "", header) for file in parsed_args.files]
+        jobs = _given(parsed_args)[1] if parsed_args.files or parsed_args.jobs else []
         with following(self, parsed_args) as options:
             return self.show(
                 parsed_args,
@@ -351,6 +357,39 @@ def _inline(path: Path) -> str | None:
 
 def _has_large_results(directory: Path) -> bool:
     return any(_inline(path) is None for path in directory.iterdir())
+
+
+def _add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("--function", required=required, help="function to compute; `function list` shows all")
+    parser.add_argument(
+        "--requester",
+        required=required,
+        metavar="HOST",
+        help="host of the pool from which the files are sent, or server:UUID of a server of your project",
+    )
+
+
+def _add_files(parser: argparse.ArgumentParser, text: str) -> None:
+    files = parser.add_argument("files", nargs="+", default=[], metavar="FILE", help=text)
+    files.required = False  # there may be --jobs; with nargs="*" argparse takes no files behind an option
+
+
+def _add_jobs(parser: Any) -> None:
+    parser.add_argument(
+        "--jobs", type=Path, metavar="TOML", help="batch file that describes the jobs, in place of FILEs"
+    )
+
+
+def _given(parsed_args: argparse.Namespace) -> tuple[str, list[JobSpec]]:
+    """Return the name of a batch file, "" = there is none, and the jobs that were given."""
+    if bool(parsed_args.files) is (parsed_args.jobs is not None):
+        raise InvalidInput("expected input files or --jobs, and not both")
+    if parsed_args.jobs is None:
+        header = header_of(parsed_args.header)
+        return "", [JobSpec("", file, "", header) for file in parsed_args.files]
+    if parsed_args.header is not None:
+        raise InvalidInput("--header is for input files; a batch file names its own")
+    return read_batch(parsed_args.jobs)
 
 
 def add_header(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,7 @@
-"""`fpga-pool pipeline`: subtasks that depend on each other; files that describe them, and pictures of them."""
+"""`fpga-pool pipeline`: subtasks that depend on each other, and pictures of them."""
 
 import argparse
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -11,9 +10,8 @@ from fpga_pool.cli.client import batch
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One
 from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.files import read_pipeline
 from fpga_pool.client import BatchResult, BatchRunner, Client
-from fpga_pool.client.inputs import Subtask
-from fpga_pool.model.codec import Message, read
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import PipelineDetail
 from fpga_pool.model.objects.pool import Job, JobState
@@ -93,64 +91,6 @@ def details(detail: PipelineDetail) -> One:
     subtasks = detail.subtask_list
     columns, row = batch.details(detail.pipeline, subtasks, graph=as_text(subtasks), **batch.prospects(detail))
     return ["subtask_list" if name == "job_list" else name for name in columns], row
-
-
-# ---- Files
-
-
-class SubtaskTable(Message, frozen=True, kw_only=True):
-    """A `[[subtasks]]` table."""
-
-    name: str
-    function: str
-    #: File that is its input, and one whose bytes are sent before it; relative to the pipeline file.
-    input: str = ""
-    header: str = ""
-    #: "" = that of the pipeline.
-    requester: str = ""
-    after: tuple[str, ...] = ()
-
-
-class PipelineFile(Message, frozen=True, kw_only=True):
-    """A pipeline as a file describes it."""
-
-    name: str = ""
-    #: Host of the pool from which inputs are sent.
-    requester: str = ""
-    subtasks: tuple[SubtaskTable, ...]
-
-
-def read_pipeline(path: Path) -> tuple[str, list[Subtask]]:
-    """Return the name and the subtasks of a pipeline file; InvalidInput names the place of what is wrong."""
-    try:
-        content: Mapping[str, Any] = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: not a TOML file: {error}") from error
-    found: PipelineFile = read(PipelineFile, content, str(path))
-    return found.name, [_subtask(path, found, index) for index in range(len(found.subtasks))]
-
-
-def _subtask(path: Path, pipeline: PipelineFile, index: int) -> Subtask:
-    table = pipeline.subtasks[index]
-    where = f"{path}: subtasks[{index}]"
-    if bool(table.input) is bool(table.after):
-        raise InvalidInput(f"{where}: expected input or after, and not both")
-    if table.after:
-        if table.header or table.requester:
-            raise InvalidInput(f"{where}: header and requester belong to a subtask with an input")
-        return Subtask(table.name, table.function, after=table.after)
-    header = b""
-    if table.header:
-        try:
-            header = (path.parent / table.header).read_bytes()
-        except OSError as error:
-            raise InvalidInput(f"{where}.header: {table.header}: cannot be read: {error.strerror}") from error
-    requester = table.requester or pipeline.requester
-    if not requester:
-        raise InvalidInput(f"{where}: expected a requester, here or for the whole pipeline")
-    return Subtask(table.name, table.function, path.parent / table.input, requester, header)
 
 
 # ---- Pictures

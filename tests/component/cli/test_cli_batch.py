@@ -343,6 +343,72 @@ def test_a_batch_names_those_that_it_waits_for(create, run, client, files):
     assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
 
 
+# ---- Batch files
+
+
+BATCH_FILE = """
+name = "night"
+function = "sha256"
+header = "key"
+
+[[jobs]]
+input = "a.bin"
+
+[[jobs]]
+input = "b.bin"
+name = "second"
+requester = "node-2"
+function = "aes"
+"""
+
+
+@pytest.fixture
+def batch_file(files, tmp_path):
+    (tmp_path / "key").write_bytes(b"key")
+    path = tmp_path / "night.toml"
+    path.write_text(BATCH_FILE)
+    return path
+
+
+def test_a_batch_file_describes_jobs_that_differ(run, pool, batch_file):
+    words = ("batch", "create", "--hold", "--requester", "node-1", "--jobs", batch_file)
+    (row,) = run(*words, "-f", "json").json
+    assert row["name"] == "night"
+    assert [(job.name, job.function, job.requester, job.input_bytes) for job in pool.tx.batch_jobs(row["uuid"])] == [
+        ("a.bin", "sha256", "node-1", 8),  # key and a.bin
+        ("second", "aes", "node-2", 8),
+    ]
+    (other,) = run(*words, "--name", "other", "-f", "json").json
+    assert other["name"] == "other"
+
+
+def test_a_batch_file_is_enough_to_attach(run, pool, responder, batch_file, tmp_path):
+    (row,) = run("batch", "create", "--hold", "--requester", "node-1", "--jobs", batch_file, "-f", "json").json
+    assert run("batch", "release", row["uuid"]).status == 0
+    attached = run("batch", "attach", row["uuid"], "--jobs", batch_file, "--output-dir", tmp_path / "out", "-f", "json")
+    assert (attached.status, [one["file"] for one in attached.json]) == (0, ["a.bin", "second"])
+    assert (tmp_path / "out" / "a.bin.sha256").read_text().strip() == sha256(b"keya.bin")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("--jobs", "night.toml"), "jobs[0]: expected a requester, by --requester or in the batch file"),
+        (("--jobs", "night.toml", "--header", "key"), "--header is for input files; a batch file names its own"),
+        (("--jobs", "night.toml", "a.bin"), "expected input files or --jobs, and not both"),
+        ((), "expected input files or --jobs, and not both"),
+        (("a.bin",), "jobs[0]: expected a function, by --function or in the batch file"),
+        (("--jobs", "none.toml"), "none.toml: cannot be read: No such file or directory"),
+        (("--jobs", "a.bin"), "a.bin: not a TOML file: "),
+    ],
+)
+def test_a_batch_without_jobs_or_all_that_they_need_is_wrong_usage(run, pool, batch_file, monkeypatch, argv, says):
+    monkeypatch.chdir(batch_file.parent)
+    answer = run("batch", "create", *argv)
+    assert (answer.status, answer.err.startswith(f"fpga-pool: {says}"), answer.err.count("\n")) == (2, True, 1)
+    assert pool.batch_uuids() == []
+
+
 # ---- Submit and leave
 
 

@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from fpga_pool.cli.client.pipeline import read_pipeline
+from fpga_pool.cli.files import read_pipeline
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.work import SubtaskRequest

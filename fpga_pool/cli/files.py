@@ -1,0 +1,118 @@
+"""Files (TOML) that describe batches and pipelines, and the files that they name."""
+
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+from fpga_pool.client import JobSpec
+from fpga_pool.client.inputs import Subtask
+from fpga_pool.model.codec import Message, read
+from fpga_pool.model.exceptions import InvalidInput
+
+FileT = TypeVar("FileT", bound=Message)
+
+
+def _content(kind: type[FileT], path: Path) -> FileT:
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: not a TOML file: {error}") from error
+    return read(kind, content, str(path))
+
+
+def _header(where: str, directory: Path, name: str) -> bytes:
+    if not name:
+        return b""
+    try:
+        return (directory / name).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{where}.header: {name}: cannot be read: {error.strerror}") from error
+
+
+# ---- Batches
+
+
+class JobTable(Message, frozen=True, kw_only=True):
+    """A `[[jobs]]` table; "" = as for the whole batch."""
+
+    #: File that is its input, and one whose bytes are sent before it; relative to the batch file.
+    input: str
+    header: str = ""
+    function: str = ""
+    requester: str = ""
+    #: "" = that of the input.
+    name: str = ""
+
+
+class BatchFile(Message, frozen=True, kw_only=True):
+    """A batch as a file describes it."""
+
+    name: str = ""
+    function: str = ""
+    requester: str = ""
+    header: str = ""
+    jobs: tuple[JobTable, ...]
+
+
+def read_batch(path: Path) -> tuple[str, list[JobSpec]]:
+    """Return the name and the jobs of a batch file; InvalidInput names the place of what is wrong."""
+    found = _content(BatchFile, path)
+    return found.name, [
+        JobSpec(
+            job.function or found.function,
+            path.parent / job.input,
+            job.requester or found.requester,
+            _header(f"{path}: jobs[{index}]", path.parent, job.header or found.header),
+            job.name,
+        )
+        for index, job in enumerate(found.jobs)
+    ]
+
+
+# ---- Pipelines
+
+
+class SubtaskTable(Message, frozen=True, kw_only=True):
+    """A `[[subtasks]]` table."""
+
+    name: str
+    function: str
+    #: File that is its input, and one whose bytes are sent before it; relative to the pipeline file.
+    input: str = ""
+    header: str = ""
+    #: "" = that of the pipeline.
+    requester: str = ""
+    after: tuple[str, ...] = ()
+
+
+class PipelineFile(Message, frozen=True, kw_only=True):
+    """A pipeline as a file describes it."""
+
+    name: str = ""
+    #: Host of the pool from which inputs are sent.
+    requester: str = ""
+    subtasks: tuple[SubtaskTable, ...]
+
+
+def read_pipeline(path: Path) -> tuple[str, list[Subtask]]:
+    """Return the name and the subtasks of a pipeline file; InvalidInput names the place of what is wrong."""
+    found = _content(PipelineFile, path)
+    return found.name, [_subtask(path, found, index) for index in range(len(found.subtasks))]
+
+
+def _subtask(path: Path, pipeline: PipelineFile, index: int) -> Subtask:
+    table = pipeline.subtasks[index]
+    where = f"{path}: subtasks[{index}]"
+    if bool(table.input) is bool(table.after):
+        raise InvalidInput(f"{where}: expected input or after, and not both")
+    if table.after:
+        if table.header or table.requester:
+            raise InvalidInput(f"{where}: header and requester belong to a subtask with an input")
+        return Subtask(table.name, table.function, after=table.after)
+    header = _header(where, path.parent, table.header)
+    requester = table.requester or pipeline.requester
+    if not requester:
+        raise InvalidInput(f"{where}: expected a requester, here or for the whole pipeline")
+    return Subtask(table.name, table.function, path.parent / table.input, requester, header)
