@@ -82,7 +82,9 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
             _check_values(conf, name, value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(f"[{group}] {name}: expected a finite number, found {value}")
-        elif name.endswith("_s") and isinstance(value, int | float) and value > LONGEST_S:
+        elif (
+            name.endswith("_s") and not name.endswith("_per_s") and isinstance(value, int | float) and value > LONGEST_S
+        ):
             raise InvalidInput(f"[{group}] {name}: expected at most {LONGEST_S} seconds, found {value}")
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from uuid import uuid4
@@ -13,6 +14,7 @@ import requests
 
 from fpga_pool.client import JobSpec
 from fpga_pool.model.objects.pool import BatchState, SlotState
+from support.waiting import wait_until
 
 
 def fpga_pool(pool, *words, code=0):
@@ -56,6 +58,17 @@ def test_health_and_metrics_of_the_whole_pool_are_beside_the_api(pool):
     answers = [requests.get(f"{pool.endpoint}/{path}", timeout=60) for path in ("healthcheck", "metrics")]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert 'fpga_pool_hosts{state="alive"} ' in answers[1].text
+
+
+def test_a_signal_has_a_running_pool_write_a_report(make_pool, tmp_path):
+    pool = make_pool({"oslo_reports": {"log_dir": tmp_path}, "standalone": {"hosts": 1, "requesters": 0}})
+    pool.process.send_signal(signal.SIGUSR2)
+
+    def written():
+        return [path.read_text() for path in tmp_path.glob("fpga-pool-standalone_gurumeditation_*")]
+
+    wait_until(lambda: any("load_ahead = " in report for report in written()), "the report is written")
+    assert pool.client().slots()
 
 
 def test_a_batch_is_listed_shown_and_watched_by_its_project_alone(pool, files):

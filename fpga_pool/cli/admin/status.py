@@ -20,6 +20,7 @@ from fpga_pool.conf.catalogue import configured_catalogue, private_key
 from fpga_pool.conf.opts import check_values, register_opts, unknown_names
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
+from fpga_pool.services.agent.journal import check_journal
 from fpga_pool.store.options import open_store
 
 PROGRAM = "fpga-pool-status"
@@ -37,6 +38,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ("Catalogue of functions", self._catalogue),
             ("Policy file of the API", self._policy_file),
             ("Schema of the database", self._schema),
+            ("Journal of the agent", self._journal),
             ("Placement", self._placement),
         )
         self._upgrade_checks = tuple((name, _failing(look)) for name, look in looks)
@@ -70,6 +72,13 @@ class Checks(upgradecheck.UpgradeCommands):
     def _schema(self) -> Result:
         with closing(open_store(self._conf)) as store:
             store.check_schema()
+        return Result(Code.SUCCESS)
+
+    def _journal(self) -> Result:
+        path = Path(self._conf.agent.state_dir) / "journal.sqlite"
+        if not path.exists():
+            return Result(Code.SUCCESS, f"none on this machine: {path}")
+        check_journal(path)
         return Result(Code.SUCCESS)
 
     def _placement(self) -> Result:

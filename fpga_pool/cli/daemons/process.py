@@ -24,6 +24,7 @@ from typing import NoReturn
 from oslo_config import cfg
 from oslo_log import log
 from oslo_reports import opts as report_options
+from oslo_reports.generators.conf import ConfigReportGenerator
 from oslo_reports.guru_meditation_report import TextGuruMeditation
 from oslo_reports.models.with_default_views import ModelWithDefaultViews
 from oslo_service import opts as service_options
@@ -113,6 +114,8 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
 
 def report_on_request(conf: cfg.ConfigOpts, program: str) -> None:
     """Write a report when SIGUSR2 comes, or the file that is watched changes."""
+    if conf is not cfg.CONF:  # which is the one that reports have
+        TextGuruMeditation.register_section("Configuration of the Pool", ConfigReportGenerator(conf))
     group = conf.oslo_reports
     if group.log_dir:
         present_directory("[oslo_reports] log_dir", group.log_dir)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_reports import opts as report_options
 
 from fpga_pool.api.dashboard.routes import PREFIX
 from fpga_pool.api.http.server import ApiServer
@@ -20,6 +21,7 @@ from fpga_pool.cli.daemons.process import (
     complain,
     freeze_long_lived_objects,
     instruments,
+    report_on_request,
     serve_metrics,
 )
 from fpga_pool.cli.roles import DESCRIPTIONS
@@ -43,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
         tls = server_tls(conf, "api", "tls_cert", "tls_key")
+        report_on_request(conf, PROGRAM)
     except (cfg.Error, ValueError, InvalidInput) as error:
         return complain(PROGRAM, error, WRONG_USAGE)
     ended = threading.Event()
@@ -76,6 +79,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
     log.register_options(conf)
+    report_options.set_defaults(conf)
     read_files(conf, PROGRAM, argv, DESCRIPTIONS[PROGRAM])
     for group, option in (
         ("standalone", "state_dir"),

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fpga_pool.model.agent import instructions as i
@@ -54,8 +54,9 @@ class Journal:
         #: Reports that go with the next transaction.
         self._later: list[Report] = []
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        version = _version(self._db, path)
         self._db.execute("PRAGMA journal_mode=WAL")
-        _migrate(self._db, path)
+        _migrate(self._db, version)
         #: Reads what is committed while the other connection waits for the disk.
         self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._reader_lock = threading.Lock()
@@ -309,9 +310,7 @@ def _full_disk_reported() -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorname", "") in _FULL:
-            raise StorageFull(
-                "no space for the agent's journal; free space on the disk of [agent] state_dir"
-            ) from error
+            raise StorageFull("no space for the journal; free space on the disk of [agent] state_dir") from error
         raise
 
 
@@ -326,11 +325,7 @@ def _forget_old_commands(db: sqlite3.Connection) -> None:
 
 def _advance(db: sqlite3.Connection, command: Command) -> None:
     """Make a slot refuse commands older than this one."""
-    db.execute(
-        "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
-        " SET epoch = excluded.epoch, sequence = excluded.sequence",
-        (command.slot, command.epoch, command.sequence),
-    )
+    db.execute("INSERT OR REPLACE INTO fences VALUES (?, ?, ?)", (command.slot, command.epoch, command.sequence))
 
 
 def _record(
@@ -375,14 +370,27 @@ def _insert_reports(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
     db.executemany("INSERT INTO reports (report) VALUES (?)", [(to_text(item),) for item in reports])
 
 
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring a journal to this version; InvalidInput if a later version of the agent wrote it."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+def check_journal(path: Path) -> None:
+    """Raise InvalidInput unless this version of the agent can take up a journal; it stays as it is."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
+        _version(db, path)
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    try:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise InvalidInput(f"{path}: no journal of an agent: {error}; remove it: inputs and results are lost") from None
     if version > len(_MIGRATIONS):
         raise InvalidInput(
             f"{path}: written by a later version of the agent (schema {version}, this one knows {len(_MIGRATIONS)}); "
             "install that version again, or remove the state directory, with which inputs and results are lost"
         )
+    return int(version)
+
+
+def _migrate(db: sqlite3.Connection, version: int) -> None:
+    """Bring a journal to this version."""
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         with db:  # all of a step, or nothing
             db.execute("BEGIN IMMEDIATE")

@@ -1,11 +1,14 @@
 """`fpga-pool-status upgrade check` on configurations that are right, and wrong in one place each."""
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
 from fpga_pool.cli.admin import status
 from fpga_pool.cli.admin.keys import create_key_pairs
+from fpga_pool.services.agent.journal import Journal
 
 NAMES = (
     "Values of options",
@@ -14,6 +17,7 @@ NAMES = (
     "Catalogue of functions",
     "Policy file of the API",
     "Schema of the database",
+    "Journal of the agent",
     "Placement",
 )
 
@@ -25,6 +29,7 @@ def config(tmp_path, new_database):
     path.write_text(
         f"[database]\nconnection = {new_database(tmp_path / 'pool.sqlite')}\n"
         f"[scheduler]\ntoken_key = {tmp_path}/keys/tokens.pem\n[api]\nkey = {tmp_path}/keys/api.pem\n"
+        f"[agent]\nstate_dir = {tmp_path}\n"
     )
     create_key_pairs(tmp_path / "keys")
     return path
@@ -89,6 +94,24 @@ def test_a_key_of_a_service_that_runs_elsewhere_is_a_warning(check, tmp_path):
     code, found = check()
     assert (code, found["Private keys"][0]) == (1, 1)
     assert "[api] key" in found["Private keys"][1]
+
+
+def test_a_journal_that_the_agent_of_this_version_cannot_take_up_fails_and_another_stays_as_it_is(check, tmp_path):
+    path = tmp_path / "journal.sqlite"
+    Journal(path).close()
+    kept = path.read_bytes()
+    assert check()[0] == 0
+    assert path.read_bytes() == kept
+    with contextlib.closing(sqlite3.connect(path)) as later:
+        later.execute("PRAGMA user_version = 99")
+    for says in (
+        "written by a later version of the agent (schema 99, ",
+        "no journal of an agent: file is not a database",
+    ):
+        code, found = check()
+        assert (code, found["Journal of the agent"][0]) == (2, 2)
+        assert says in found["Journal of the agent"][1]
+        path.write_bytes(b"no database" * 1000)
 
 
 def test_a_rule_that_refers_to_no_other_fails(check, tmp_path):

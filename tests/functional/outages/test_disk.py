@@ -11,7 +11,7 @@ from support.disks import Ballast
 from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 
-NO_ROOM = "no space for the agent's journal; free space on the disk of [agent] state_dir"
+NO_ROOM = "no space for the journal; free space on the disk of [agent] state_dir"
 DATABASE_FULL = "the database is full: nothing was stored; free space on its disk and try again"
 #: For how long nothing can be stored.
 FULL_S = 6.0
