@@ -23,6 +23,8 @@ KEYS = Path("/etc/fpga_pool/keys")
 def state_directory(option: str, path: str) -> Path:
     """Return a directory that belongs to this process; make it if there is none yet."""
     directory = Path(path)
+    if not directory.is_absolute():  # it would depend on where the process is started
+        raise InvalidInput(f"{option}: expected an absolute path, found {path!r}")
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -74,6 +74,8 @@ class StandalonePool:
         self._conf = conf
         self._instruments = instruments or Instruments()
         self._publisher = publisher(conf, NAME, partial(self._instruments.count, NOTIFICATIONS))
+        if not conf.standalone.state_dir:
+            raise InvalidInput("[standalone] state_dir: expected a directory, found ''")
         self._state_dir = Path(conf.standalone.state_dir)
         try:
             self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

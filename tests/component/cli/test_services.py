@@ -308,6 +308,7 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys):
         ("--log-file=/nowhere/log", "[DEFAULT] log_file: /nowhere/log cannot be written: No such file or directory"),
         ("--log-config-append=/nowhere/log", "[DEFAULT] log_config_append: /nowhere/log: "),
         ("--state-dir=/dev/null", "[standalone] state_dir: /dev/null: File exists"),
+        ("--state-dir=", "[standalone] state_dir: expected a directory, found ''"),
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_line(config, word, complaint):

@@ -49,6 +49,12 @@ def test_a_state_directory_that_is_a_file_is_refused(tmp_path):
         state_directory("state_dir", str(tmp_path / "file"))
 
 
+@pytest.mark.parametrize("path", ["", "state"])
+def test_a_state_directory_does_not_depend_on_where_a_process_is_started(path):
+    with pytest.raises(InvalidInput, match=f"^state_dir: expected an absolute path, found '{path}'$"):
+        state_directory("state_dir", path)
+
+
 def test_a_directory_that_somebody_else_should_have_filled_is_asked_for(tmp_path):
     with pytest.raises(InvalidInput, match=r"library: directory .* does not exist"):
         present_directory("library", str(tmp_path / "none"))
