@@ -156,7 +156,15 @@ export class UsageView {
       "tr",
       {},
       h("th", { scope: "row" }, row.project_id),
-      h("td", {}, row.function ? this.#opener(row, { class: "plain link" }, row.function) : NO_FUNCTION),
+      h(
+        "td",
+        {},
+        h(
+          "span",
+          { class: `swatch-text ${functionColours.classOf(row.function)}` },
+          row.function ? this.#opener(row, { class: "plain link" }, row.function) : NO_FUNCTION,
+        ),
+      ),
       ...[0, 1, 2, 3].map(() => h("td")),
       h("td", {}, makeBar()),
       ...[0, 1, 2].map(() => h("td")),
