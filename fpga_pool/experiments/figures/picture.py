@@ -1,6 +1,6 @@
 """Pictures of figures: one pair of axes per panel, means as curves, their confidence intervals as bands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.patches import Patch
 
 from fpga_pool.core.intervals import half_width
 from fpga_pool.experiments.figures.figure import Figure, Panel, Stated
@@ -46,17 +47,7 @@ _COLUMNS, _WIDTH_IN, _HEIGHT_IN = 3, 4.6, 3.4
 
 def draw(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Draw a figure; return the files written."""
-    panels = figure.experiment.panels
-    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
-    rows = -(-len(panels) // columns)
-    canvas, grid = plt.subplots(
-        rows, columns, figsize=(_WIDTH_IN * columns, _HEIGHT_IN * rows), layout="constrained", squeeze=False
-    )
-    for axes, panel in zip(grid.flat, panels, strict=False):
-        _draw_panel(axes, figure, panel)
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
-    canvas.suptitle(f"Figure {figure.experiment.number}: {figure.experiment.title}", fontsize=11)
+    canvas = compose(figure)
     written = [path.with_suffix(f".{suffix}") for suffix in formats]
     for target in written:
         # No date and no random ids: the same samples give the same bytes.
@@ -66,11 +57,34 @@ def draw(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) ->
     return written
 
 
-def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
+def compose(figure: Figure) -> Any:
+    """Return a figure as matplotlib has it, with one legend of all panels below them."""
+    panels = figure.experiment.panels
+    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    canvas, grid = plt.subplots(
+        rows, columns, figsize=(_WIDTH_IN * columns, _HEIGHT_IN * rows), layout="constrained", squeeze=False
+    )
+    names = dict.fromkeys(name for panel in panels for name in figure.samples.series(panel.key))
+    looks = {name: _LOOKS.get(name) or _OTHERS[place % len(_OTHERS)] for place, name in enumerate(names)}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _draw_panel(axes, figure, panel, looks)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    canvas.suptitle(f"Figure {figure.experiment.number}: {figure.experiment.title}", fontsize=11)
+    drawn = [axes.get_legend_handles_labels() for axes in list(grid.flat)[: len(panels)]]
+    entries = {label: handle for handles, labels in drawn for handle, label in zip(handles, labels, strict=True)}
+    if not grid.flat[0].containers:  # bars have their intervals on them
+        entries["95 % interval of a mean"] = Patch(color="#7f7f7f", alpha=0.3)
+    canvas.legend(entries.values(), entries, fontsize=7, loc="outside lower center", ncols=3 * columns - 1)
+    return canvas
+
+
+def _draw_panel(axes: Any, figure: Figure, panel: Panel, looks: Mapping[str, tuple[str, str]]) -> None:
     series = figure.samples.series(panel.key)
     bars = any(isinstance(x, str) for name in series for x in figure.samples.places(panel.key, name))
     for position, name in enumerate(series):
-        colour, marker = _LOOKS.get(name) or _OTHERS[position % len(_OTHERS)]
+        colour, marker = looks[name]
         if bars:
             _draw_bars(axes, figure, panel, name, colour, position, len(series))
         else:
@@ -86,7 +100,6 @@ def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title, fontsize=9)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=7)
 
 
 def _draw_curve(axes: Any, figure: Figure, panel: Panel, name: str, colour: str, marker: str) -> None:

@@ -169,6 +169,12 @@ def test_a_picture_has_intervals_and_what_the_text_of_the_paper_says(tmp_path):
     drawn = (tmp_path / "lattice-3.svg").read_text()
     for name in ("lattice", "heft", "fifo"):
         assert f"<!-- {name}, the paper's text -->" in drawn
+    # One legend of all panels, beside the axes and not over their curves.
+    _, *after_axes = drawn.split('id="legend_1"')
+    assert len(after_axes) == 1
+    assert 'id="axes_' not in after_axes[0]
+    assert 'id="legend_2"' not in drawn
+    assert [after_axes[0].count(f"<!-- {name} -->") for name in ("lattice_plus", "95 % interval of a mean")] == [1, 1]
     curves = json.loads((tmp_path / "lattice.json").read_text())["figures"][0]["curves"]
     assert all(len(curve["half_width"]) == len(curve["x"]) for curve in curves)
     assert max(reach for curve in curves for reach in curve["half_width"]) > 0

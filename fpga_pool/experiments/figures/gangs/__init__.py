@@ -32,6 +32,9 @@ from fpga_pool.experiments.figures.gangs.runs import (
     results,
 )
 
+#: The workloads of the paper, as pictures call them.
+MODELS = {FEITELSON: "Feitelson's model, calibrated", JANN: "Jann's model, calibrated"}
+
 # ---- Figure 8
 
 _MOVES_WHERE = "section 3.4, figure 8"
@@ -64,7 +67,7 @@ MOVES_EXPERIMENT = Experiment(
     number=8,
     title="migrations",
     where=_MOVES_WHERE,
-    panels=tuple(Panel(key=name, title=name, x_label="load", y_label="per gang") for name in (FEITELSON, JANN)),
+    panels=tuple(Panel(key=key, title=title, x_label="load", y_label="per gang") for key, title in MODELS.items()),
     places=dict.fromkeys((FEITELSON, JANN), LOADS),
     measure=_measure_moves,
     claims=_moves_claims,
@@ -105,11 +108,14 @@ def _costs_claims(paper: str, samples: Samples) -> list[Claim]:
 COSTS_EXPERIMENTS = tuple(
     Experiment(
         number=number,
-        title=f"{workload}, the cost of a migration, load {LOAD:g}",
+        title=f"{MODELS[workload]}, the cost of a migration, load {LOAD:g}",
         where=_COSTS_WHERE,
         panels=tuple(
             Panel(key=key, title=title, x_label="cost, s", y_label=unit)
-            for key, title, unit in ((RESPONSE, "mean response time", "s"), (SLOWDOWN, "mean bounded slowdown", ""))
+            for key, title, unit in (
+                (RESPONSE, "mean response time", "response time, s"),
+                (SLOWDOWN, "mean bounded slowdown", "slowdown"),
+            )
         ),
         places={workload: COSTS_S},
         measure=_measure_costs,
@@ -126,8 +132,8 @@ COSTS_EXPERIMENTS = tuple(
 
 ALL, THREE = (EASY, KEASY, REASY, MEASY, OURS), (EASY, KEASY, MEASY, OURS)
 PANELS = (
-    Panel(key=RESPONSE, title="mean response time", x_label="load", y_label="s"),
-    Panel(key=SLOWDOWN, title="mean bounded slowdown", x_label="load", y_label="", log_y=True),
+    Panel(key=RESPONSE, title="mean response time", x_label="load", y_label="response time, s"),
+    Panel(key=SLOWDOWN, title="mean bounded slowdown", x_label="load", y_label="slowdown", log_y=True),
 )
 _BOTH = "MEASY, both workloads: "
 _SHORT = "The model has the paper's means, and fewer very short gangs than its slowdowns speak of; runs are shorter."
@@ -184,12 +190,14 @@ _ALWAYS = "KEASY and MEASY better than EASY, MEASY than KEASY"
 _UNKNOWN, _FULL = UsageSaid(unknown=True), ProgressParams(usage=(1.0, 1.0))
 
 LOADS_EXPERIMENTS = (
-    _experiment(6, FEITELSON, "section 3.4", Setting(workload=FEITELSON), ALL, partial(_paper_claims, "section 3.4")),
-    _experiment(7, JANN, "section 3.4", Setting(workload=JANN), ALL, partial(_paper_claims, "section 3.4")),
+    _experiment(
+        6, MODELS[FEITELSON], "section 3.4", Setting(workload=FEITELSON), ALL, partial(_paper_claims, "section 3.4")
+    ),
+    _experiment(7, MODELS[JANN], "section 3.4", Setting(workload=JANN), ALL, partial(_paper_claims, "section 3.4")),
     *(
         _experiment(
             number,
-            f"{workload}, usage unknown",
+            f"{MODELS[workload]}, usage unknown",
             "section 3.5.1",
             Setting(workload=workload, said=_UNKNOWN),
             THREE,
@@ -200,7 +208,7 @@ LOADS_EXPERIMENTS = (
     *(
         _experiment(
             number,
-            f"{workload}, all processes use all of their processors",
+            f"{MODELS[workload]}, all processes use all of their processors",
             "section 3.5.2",
             Setting(workload=workload, progress=_FULL),
             THREE,
