@@ -215,6 +215,7 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
     processes = page.locator(".tier.foreground").filter(has_text=HOSTILE)
     expect(processes).to_have_count(2)
     processes.first.click()
+    expect(page.locator("#detail dt").filter(has_text="pCPU time in foreground")).to_be_visible()
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel the gang").click()
     expect(processes).to_have_count(0)

@@ -33,7 +33,14 @@ export function fieldList(found, special) {
 }
 
 const UNITS = /_(s|bps|bytes|at)$/;
-const label = (name) => name.replace(UNITS, "").replaceAll("_", " ");
+/** Names that say too little without their unit. */
+const NAMES = {
+  front_s: "pCPU time in foreground",
+  behind_s: "pCPU time in background",
+  cpu_s: "CPU time",
+  done_s: "run time done",
+};
+const label = (name) => NAMES[name] ?? name.replace(UNITS, "").replaceAll("_", " ");
 
 function shown(name, value) {
   const unit = UNITS.exec(name)?.[1];
