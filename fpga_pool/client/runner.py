@@ -359,8 +359,10 @@ class BatchRunner:
                 transfer.receive(outcome, stream.job.attempt)
             case TransferCancelled() | None:
                 pass
-            case InvalidInput() | OSError():
+            case InvalidInput():
                 transfer.problem = str(outcome)
+            case OSError():
+                transfer.problem = outcome.strerror or str(outcome)
             case InvalidAnswer():
                 raise outcome
             case FpgaPoolError():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, OneWork, Several
 from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
@@ -95,7 +96,7 @@ class Watch(OneObject):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
+            "--timeout", type=positive_seconds, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
         )
         add_progress(parser)
 

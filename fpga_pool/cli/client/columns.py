@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
 from cliff.formatters.table import TableFormatter
 
+from fpga_pool.client import BatchResult, JobOutcome
 from fpga_pool.model.objects.pool import Job, place_kind
 
 Row = tuple[Any, ...]
@@ -146,6 +148,46 @@ def table(found: Iterable[Any], columns: Columns) -> Table:
 def single(found: Any, columns: Columns, **more: Any) -> One:
     """Return an object, and more of it, as one."""
     return (*names(columns), *more), (*row(found, columns), *(shown(name, value) for name, value in more.items()))
+
+
+# ---- Results of batches
+
+#: Longest result that is shown in a table.
+_INLINE_BYTES = 100
+
+
+def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+    """Show each job's result, or where it is; empty columns are left out."""
+    columns = [called, "state", "slot", "compute_s", "result"]
+    rows = [
+        [name, str(outcome.state), outcome.slot, as_seconds(outcome.compute_s), _shown(outcome)]
+        for name, outcome in zip(names, result.jobs, strict=True)
+    ]
+    if show_paths:
+        columns.append("path")
+        rows = [[*row, str(outcome.result or "")] for row, outcome in zip(rows, result.jobs, strict=True)]
+    if not result.ok:
+        columns.append("error")
+        rows = [[*row, outcome.reason] for row, outcome in zip(rows, result.jobs, strict=True)]
+    return columns, [tuple(row) for row in rows]
+
+
+def _shown(outcome: JobOutcome) -> str:
+    if outcome.result is None:
+        return ""
+    text = inline(outcome.result)
+    return str(outcome.result) if text is None else text
+
+
+def inline(path: Path) -> str | None:
+    """Return a result that is one short line of text."""
+    if path.stat().st_size > _INLINE_BYTES:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
 
 
 # ---- Tables that fit a terminal

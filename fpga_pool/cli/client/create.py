@@ -14,24 +14,23 @@ from cliff.show import ShowOne
 from fpga_pool.cli.arguments import deadline
 from fpga_pool.cli.client.base import LongLister, fitting, require_columns
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
-from fpga_pool.cli.client.columns import Table, as_seconds, names, table
+from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
 from fpga_pool.cli.files import read_batch
-from fpga_pool.client import BatchResult, JobOutcome, JobSpec
+from fpga_pool.client import BatchResult, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
-from fpga_pool.model.objects.pool import Batch
+from fpga_pool.model.objects.pool import Batch, JobState
+from fpga_pool.model.values import counted
 
 T = TypeVar("T")
 
 #: What there is of results, whatever each row is called by.
 _RESULTS = ("state", "slot", "compute_s", "result", "path", "error")
-#: Longest result that is shown in a table.
-_INLINE_BYTES = 100
 
 
 class _Results(LongLister):
@@ -95,6 +94,11 @@ class CreateWork(_Results):
             result = self._run_batch(parsed_args, directory, lambda runner: runner.run())
             if not result.ok:
                 self.status = FAILED
+            if held := sum(
+                one.result is None and not one.complete and one.state is JobState.RESULT_HELD for one in result.jobs
+            ):
+                text = f"batch {result.batch.uuid}: the pool holds {counted(held, 'result')}"
+                self.complain(f"{text}; `batch fetch` gets what could not be stored")
             rows = self.rows(parsed_args, result)
             return results_table(self.ROW, rows, result, show_paths=parsed_args.output_dir is not None)
         finally:
@@ -318,45 +322,11 @@ class Fetch(_Continue):
             return self.show(parsed_args, runner)
 
 
-# ---- Output
-
-
-def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
-    """Show each job's result, or where it is; empty columns are left out."""
-    columns = [called, "state", "slot", "compute_s", "result"]
-    rows = [
-        [name, str(outcome.state), outcome.slot, as_seconds(outcome.compute_s), _shown(outcome)]
-        for name, outcome in zip(names, result.jobs, strict=True)
-    ]
-    if show_paths:
-        columns.append("path")
-        rows = [[*row, str(outcome.result or "")] for row, outcome in zip(rows, result.jobs, strict=True)]
-    if not result.ok:
-        columns.append("error")
-        rows = [[*row, outcome.reason] for row, outcome in zip(rows, result.jobs, strict=True)]
-    return columns, [tuple(row) for row in rows]
-
-
-def _shown(outcome: JobOutcome) -> str:
-    if outcome.result is None:
-        return ""
-    text = _inline(outcome.result)
-    return str(outcome.result) if text is None else text
-
-
-def _inline(path: Path) -> str | None:
-    """Return a result that is one short line of text."""
-    if path.stat().st_size > _INLINE_BYTES:
-        return None
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:
-        return None
-    return text if text.isprintable() else None
+# ---- Details
 
 
 def _has_large_results(directory: Path) -> bool:
-    return any(_inline(path) is None for path in directory.iterdir())
+    return any(inline(path) is None for path in directory.iterdir())
 
 
 def _add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:

@@ -420,6 +420,19 @@ def test_what_is_submitted_is_fetched_later(create, run, responder, files, tmp_p
     assert [row["result"] for row in fetched.json] == [sha256(path.name.encode()) for path in files]
 
 
+def test_results_that_cannot_be_stored_stay_in_the_pool_and_the_command_says_so(
+    create, run, responder, files, tmp_path
+):
+    (tmp_path / "out" / "a.bin.sha256").mkdir(parents=True)
+    answer = create("--output-dir", tmp_path / "out", "-f", "json", files[0])
+    assert (answer.status, answer.json[0]["error"]) == (1, "Is a directory")
+    (batch,) = run("batch", "list", "-f", "json").json
+    says = f"batch {batch['uuid']}: the pool holds 1 result; `batch fetch` gets what could not be stored"
+    assert answer.err == f"fpga-pool: {says}\n"
+    fetched = run("batch", "fetch", batch["uuid"], tmp_path / "other", "-f", "json").json
+    assert fetched[0]["result"] == sha256(b"a.bin")
+
+
 def test_fetch_fails_while_a_result_is_missing(create, run, responder, files, tmp_path):
     responder.computes_at_once = False
     (created,) = create("--no-wait", "-f", "json", *files).json
