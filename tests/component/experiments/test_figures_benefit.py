@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.experiments.figures.benefit import by_cell, foresight, variations
+from fpga_pool.experiments.figures.benefit import EXPERIMENTS, by_cell, foresight, variations
 from fpga_pool.experiments.figures.benefit.runs import card_pool, random_speedups, random_trace, reference_catalogue
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
@@ -14,6 +14,12 @@ from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 @pytest.fixture
 def pool():
     return card_pool(reference_catalogue("a"), 0.05)
+
+
+def test_no_axis_has_a_symbol_alone():
+    labels = {panel.x_label for experiment in EXPERIMENTS for panel in experiment.panels}
+    assert "alpha: ideal time of a job / interval" in labels
+    assert "alpha" not in labels
 
 
 def test_catalogues_are_correlated_as_asked(pool):

@@ -61,7 +61,8 @@ def _published_of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
 
 #: One for each catalogue, and the places on its x axis.
 PANELS = tuple(
-    Panel(key=name, title=f"catalogue {name.upper()}", x_label="alpha", y_label="benefit, vCPUs") for name in CATALOGUES
+    Panel(key=name, title=f"catalogue {name.upper()}", x_label=runs.ALPHA, y_label="benefit, vCPUs")
+    for name in CATALOGUES
 )
 _PLACES = dict.fromkeys(CATALOGUES, runs.ALPHAS)
 
@@ -133,7 +134,9 @@ _CELLS = [Cell(name, load_s) for name in CATALOGUES for load_s in LOADS_S]
 
 
 def _panels(cells: Iterable[Cell]) -> tuple[Panel, ...]:
-    return tuple(Panel(key=cell.panel, title=cell.title, x_label="alpha", y_label="benefit, vCPUs") for cell in cells)
+    return tuple(
+        Panel(key=cell.panel, title=cell.title, x_label=runs.ALPHA, y_label="benefit, vCPUs") for cell in cells
+    )
 
 
 def _measure_cell(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:

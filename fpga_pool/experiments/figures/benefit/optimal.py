@@ -17,6 +17,7 @@ from fpga_pool.core.benefit.plus import start_ready
 from fpga_pool.core.benefit.pool import Load, Move, OnlinePool
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.experiments.figures.benefit.runs import (
+    ALPHA,
     CATALOGUES,
     KEEPING,
     LOADS_S,
@@ -177,7 +178,7 @@ EXPERIMENT = Experiment(
         Panel(
             key=_panel(length, load_s),
             title=f"{length} traces, loads of {load_s:g} s",
-            x_label="alpha",
+            x_label=ALPHA,
             y_label="% of the optimum",
         )
         for length, load_s in _SUBJECTS

@@ -17,7 +17,9 @@ from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 CATALOGUES = ("a", "b", "c")
-#: Ideal time of a job over the interval between two jobs, per card, and times to reconfigure, of our figures.
+#: What pictures say of alpha: ideal time of a job over the interval between two jobs, per card.
+ALPHA = "alpha: ideal time of a job / interval"
+#: Alphas, and times to reconfigure, of our figures.
 OUR_ALPHAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 LOADS_S = (0.05, 0.5, 2.0)
 BOARD = "card"

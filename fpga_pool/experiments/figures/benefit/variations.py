@@ -172,7 +172,7 @@ RANDOM_EXPERIMENT = Experiment(
     title="share of the bound over alpha, means over random catalogues",
     where="ours",
     panels=tuple(
-        Panel(key=_random_panel(load_s), title=f"loads of {load_s:g} s", x_label="alpha", y_label="% of the bound")
+        Panel(key=_random_panel(load_s), title=f"loads of {load_s:g} s", x_label=runs.ALPHA, y_label="% of the bound")
         for load_s in LOADS_S
     ),
     places=dict.fromkeys(LOADS_S, ALPHAS),
@@ -249,8 +249,8 @@ CHANGING_EXPERIMENT = Experiment(
     title="catalogue A, loads of 0.5 s, while what comes changes",
     where="section IV.C",
     panels=(
-        Panel(key=MIX, title="the mix changes", x_label="alpha", y_label="benefit, vCPUs"),
-        Panel(key=TENANT, title="a tenant has lost its benefit", x_label="alpha", y_label="benefit, vCPUs"),
+        Panel(key=MIX, title="the mix changes", x_label=runs.ALPHA, y_label="benefit, vCPUs"),
+        Panel(key=TENANT, title="a tenant has lost its benefit", x_label=runs.ALPHA, y_label="benefit, vCPUs"),
     ),
     places=dict.fromkeys((MIX, TENANT), ALPHAS),
     measure=_measure_changing,
