@@ -1,6 +1,7 @@
 """Base of the commands of `fpga-pool`: what they ask the pool, and how they show what it answers."""
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -15,6 +16,10 @@ from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 
 #: How points in time are written.
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
+
+#: What tenants give names to, and how lists of it are called.
+WORK = {"batch": "batches", "pipeline": "pipelines", "task": "tasks", "gang": "gangs"}
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 T = TypeVar("T")
 
@@ -36,6 +41,15 @@ class PoolCommand(CheckedCommand):
     def ask(self, *arguments: Any, **filters: Any) -> Any:
         """Return what the pool answers."""
         return getattr(self.client, type(self).ASK.__name__)(*arguments, **filters)
+
+    def uuid_of_work(self, noun: str, text: str, project_id: str | None = None) -> str:
+        """Return the uuid of an object of a project, named by that or by a name that no other one there has."""
+        if noun not in WORK or _UUID.fullmatch(text):
+            return text
+        found = getattr(self.client, WORK[noun])(limit=2, name=[text], project_id=project_id)
+        if len(found) > 1:
+            raise InvalidInput(f"several {WORK[noun]} are called {text!r}: expected a uuid")
+        return uuid_of(noun, found, text)
 
     def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
         """Return what `act` returns for each name; go on after an error, and count the errors at the end."""
@@ -190,7 +204,8 @@ class OneObject(PoolShowOne):
     NAMED = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(self.NOUN, metavar=self.NOUN.upper(), help=f"{self.NAMED}uuid of the {self.NOUN}")
+        named = self.NAMED or named_as(self.NOUN)
+        parser.add_argument(self.NOUN, metavar=self.NOUN.upper(), help=f"{named}uuid of the {self.NOUN}")
 
     def details(self, found: Any) -> One:
         """Return what is shown of the object."""
@@ -208,7 +223,9 @@ class OneWork(OneObject):
         add_projects(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        return self.details(self.ask(getattr(parsed_args, self.NOUN), project_id=parsed_args.project_id))
+        project_id = parsed_args.project_id
+        uuid = self.uuid_of_work(self.NOUN, getattr(parsed_args, self.NOUN), project_id)
+        return self.details(self.ask(uuid, project_id=project_id))
 
 
 class Several(LongLister):
@@ -220,7 +237,8 @@ class Several(LongLister):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=f"uuid of the {self.NOUN}{self.ALSO}")
+        what = f"{named_as(self.NOUN)}uuid of the {self.NOUN}{self.ALSO}"
+        parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=what)
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return what is to be changed."""
@@ -228,7 +246,11 @@ class Several(LongLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         changes = self.changes(parsed_args)
-        return table(self.for_each(parsed_args.uuids, lambda uuid: self.ask(uuid, **changes)), self.COLUMNS)
+
+        def act(text: str) -> Any:
+            return self.ask(self.uuid_of_work(self.NOUN, text, changes.get("project_id")), **changes)
+
+        return table(self.for_each(parsed_args.uuids, act), self.COLUMNS)
 
 
 class CancelWork(Several):
@@ -243,6 +265,11 @@ class CancelWork(Several):
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {"project_id": parsed_args.project_id}
+
+
+def named_as(noun: str) -> str:
+    """Return what may be given instead of the uuid of an object, for helps."""
+    return "name, if there is one of it only, or " if noun in WORK else ""
 
 
 def uuid_of(noun: str, found: Iterable[Any], wanted: str) -> str:

@@ -80,7 +80,8 @@ class Show(OneWork):
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         project_id = parsed_args.project_id
-        detail = self.client.batch_detail(parsed_args.batch, project_id)
+        uuid = self.uuid_of_work("batch", parsed_args.batch, project_id)
+        detail = self.client.batch_detail(uuid, project_id)
         jobs = self.client.jobs(detail.batch.uuid, project_id=project_id)
         return details(detail.batch, jobs, **prospects(detail))
 
@@ -102,7 +103,7 @@ class Watch(OneObject):
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         """Look again and again; an interruption does not stop the batch."""
-        uuid = getattr(parsed_args, self.NOUN)
+        uuid = self.uuid_of_work(self.NOUN, getattr(parsed_args, self.NOUN))
         try:
             batch = self._watch(uuid, parsed_args)
         except KeyboardInterrupt:
@@ -213,11 +214,12 @@ class ListJobs(NewestLister):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--batch", action="append", default=[], metavar="UUID", help="only of this batch; may be repeated"
+            "--batch", action="append", default=[], metavar="BATCH", help="only of this batch; may be repeated"
         )
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return super().filters(parsed_args) | {"batch_uuid": parsed_args.batch}
+        batches = [self.uuid_of_work("batch", one, parsed_args.project_id) for one in parsed_args.batch]
+        return super().filters(parsed_args) | {"batch_uuid": batches}
 
 
 class ShowJob(OneWork):

@@ -12,7 +12,7 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline
-from fpga_pool.cli.client.base import LongLister, fitting, require_columns
+from fpga_pool.cli.client.base import LongLister, fitting, named_as, require_columns
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
 from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
 from fpga_pool.cli.client.progress import add_streams, following
@@ -232,7 +232,7 @@ class Retry(Create):
     """
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument("batch", metavar="BATCH", help=f"{named_as('batch')}uuid of the batch")
         _add_files(parser, "all files that the batch was created with, in that order")
         add_header(parser)
         _add_jobs(parser)
@@ -240,9 +240,9 @@ class Retry(Create):
 
     def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
         """Return what is to run as the batch was to run."""
-        batch = self.client.batch(parsed_args.batch)
+        batch = self.client.batch(self.uuid_of_work("batch", parsed_args.batch))
         parsed_args.policy = parsed_args.policy or batch.policy
-        return batch.name, self.client.failed_jobs(parsed_args.batch, _given(parsed_args)[1])
+        return batch.name, self.client.failed_jobs(batch.uuid, _given(parsed_args)[1])
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
         """Return what each row of the results is called."""
@@ -271,7 +271,7 @@ class Attach(_Continue):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument("batch", metavar="BATCH", help=f"{named_as('batch')}uuid of the batch")
         given = parser.add_mutually_exclusive_group()
         given.add_argument(
             "--files",
@@ -293,11 +293,10 @@ class Attach(_Continue):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         jobs = _given(parsed_args)[1] if parsed_args.files or parsed_args.jobs else []
+        uuid = self.uuid_of_work("batch", parsed_args.batch)
         with following(self, parsed_args) as options:
-            return self.show(
-                parsed_args,
-                self.client.attached_runner(parsed_args.batch, jobs, output_dir=parsed_args.output_dir, **options),
-            )
+            runner = self.client.attached_runner(uuid, jobs, output_dir=parsed_args.output_dir, **options)
+            return self.show(parsed_args, runner)
 
 
 class Fetch(_Continue):
@@ -310,15 +309,14 @@ class Fetch(_Continue):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+        parser.add_argument("batch", metavar="BATCH", help=f"{named_as('batch')}uuid of the batch")
         parser.add_argument("directory", type=Path, metavar="DIR", help="directory of the results")
         add_streams(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        uuid = self.uuid_of_work("batch", parsed_args.batch)
         with following(self, parsed_args) as options:
-            runner = self.client.attached_runner(
-                parsed_args.batch, goal=Goal.HELD, output_dir=parsed_args.directory, **options
-            )
+            runner = self.client.attached_runner(uuid, goal=Goal.HELD, output_dir=parsed_args.directory, **options)
             return self.show(parsed_args, runner)
 
 

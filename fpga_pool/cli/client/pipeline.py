@@ -59,7 +59,8 @@ class Show(OneWork):
         parser.add_argument("--svg", type=Path, metavar="FILE", help="write the graph to this file as SVG")
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        detail = self.client.pipeline(parsed_args.pipeline, parsed_args.project_id)
+        uuid = self.uuid_of_work("pipeline", parsed_args.pipeline, parsed_args.project_id)
+        detail = self.client.pipeline(uuid, parsed_args.project_id)
         if parsed_args.svg is not None:
             try:
                 parsed_args.svg.write_text(as_svg(detail.subtask_list))

@@ -214,9 +214,7 @@ class ListEvents(Pages, LongLister):
         super().add_arguments(parser)
         kinds = f"kind of the object, or objects: {', '.join(EVENTFUL)}"
         parser.add_argument("kind", nargs="?", choices=EVENTFUL, metavar="KIND", help=kinds)
-        parser.add_argument(
-            "id", nargs="?", metavar="ID", help="uuid of the object; name of a host; name or uuid of a slot"
-        )
+        parser.add_argument("id", nargs="?", metavar="ID", help="name or uuid of the object; uuid of a job or design")
         parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
         parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
         add_projects(parser)
@@ -230,7 +228,10 @@ class ListEvents(Pages, LongLister):
             return self._all(parsed_args, filters)
         if filters.pop("name") or filters.pop("host") or parsed_args.project_id:
             raise InvalidInput("--name, --host and projects are for the events of all objects, not of one")
-        name = uuid_of("slot", self.client.slots(), parsed_args.id) if parsed_args.kind == "slot" else parsed_args.id
+        if parsed_args.kind == "slot":
+            name = uuid_of("slot", self.client.slots(), parsed_args.id)
+        else:
+            name = self.uuid_of_work(parsed_args.kind, parsed_args.id)
         events = self.client.events(EVENTFUL[parsed_args.kind], name, **filters)
         return table(events, _OF_EVENTS)
 

@@ -7,7 +7,7 @@ import pytest
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.messages.work import JobRequest
-from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.objects.pool import BatchState, JobState
 
 JOB = {"uuid": "", "name": "x", "function": "sha256", "requester": "node-1", "input_bytes": 5}
 
@@ -533,3 +533,22 @@ def test_what_is_said_of_a_batch_that_was_created_or_changed_fits_80_columns(run
     said += [run("batch", *words, held["uuid"]).out for words in (["release"], ["hold"], ["set", "--priority", "0"])]
     assert max(len(line) for text in said for line in text.splitlines()) <= 80
     assert "held by its owner" in run("batch", "hold", "--long", held["uuid"]).out
+
+
+def test_work_is_named_by_a_name_that_only_one_has(run, client, tmp_path):
+    spec = JobSpec("sha256", b"12345", "node-1")
+    one = client.create([spec], name="night", held=True)
+    for _ in range(2):
+        client.create([spec], name="twice", held=True)
+    assert run("batch", "show", "night", "-f", "json").json["uuid"] == one.uuid
+    assert run("job", "list", "--batch", "night", "-f", "json").json[0]["batch_uuid"] == one.uuid
+    events = [run("event", "list", "batch", name, "-f", "json").out for name in ("night", one.uuid)]
+    assert events[0] == events[1]
+    several = run("batch", "show", "twice")
+    assert (several.status, several.err) == (2, "fpga-pool: several batches are called 'twice': expected a uuid\n")
+    missing = run("batch", "cancel", "night", "day", "-f", "json")
+    assert missing.status == 1
+    assert "no batch 'day'; `fpga-pool batch list` shows all" in missing.err
+    assert client.batch(one.uuid).state is BatchState.CANCELLED
+    for kind in ("task", "pipeline", "gang"):
+        assert f"no {kind} 'day'" in run(kind, "show", "day").err
