@@ -320,7 +320,7 @@ class _Gangs:
         _require((small.swaps, small.migrations) == (1, 0), "it is swapped once")
         processes, cpu_usage, work_s = _SMALL
         _require(abs(small.cpu_s - processes * cpu_usage * work_s) < 0.01, f"it works once, not for {small.cpu_s} s")
-        behind_s, front_s = small.behind_s / processes, small.front_s / processes
+        behind_s, front_s = small.background_s / processes, small.foreground_s / processes
         return [
             f"gang small, {processes} processes, ran behind gang wide on its pCPUs for {behind_s:.1f} s,",
             f"was swapped to the foreground when wide ended, and ran there for {front_s:.1f} s;",

@@ -102,7 +102,7 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
         detail = finished(pool, uuid)
         assert states(detail) == ["BACKGROUND", "FOREGROUND", "COMPLETED"]
         assert (detail.gang.swaps, detail.gang.migrations, detail.gang.kills) == (1, 0, 0)
-        assert min(detail.gang.front_s, detail.gang.behind_s) > 0
+        assert min(detail.gang.foreground_s, detail.gang.background_s) > 0
         assert worked_once(detail.gang)
     no_guest_is_left(pool)
     listed = {row["uuid"]: row["state"] for row in fpga_pool(pool, "gang", "list")}

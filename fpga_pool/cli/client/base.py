@@ -182,7 +182,9 @@ class NewestLister(Pages, LongLister):
         return super().filters(parsed_args) | {"since": parsed_args.since, "project_id": parsed_args.project_id}
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        columns = [*self.COLUMNS, "project_id"] if parsed_args.project_id == "all" else self.COLUMNS
+        columns = self.COLUMNS
+        if parsed_args.project_id == "all":
+            columns, self.SHORT = [*columns, "project_id"], (*self.SHORT, "project_id")
         return table(self.ask(**self.filters(parsed_args)), columns)
 
 

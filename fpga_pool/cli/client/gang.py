@@ -136,8 +136,8 @@ def details(detail: GangDetail) -> One:
         migrations=gang.migrations,
         kills=gang.kills,
         swaps=gang.swaps,
-        foreground_s=gang.front_s,
-        background_s=gang.behind_s,
+        foreground_s=gang.foreground_s,
+        background_s=gang.background_s,
         cpu_s=gang.cpu_s,
         process_list=_processes(detail.process_list),
     )

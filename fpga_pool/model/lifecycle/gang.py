@@ -92,8 +92,8 @@ def _accounted(gang: Gang, now_s: float) -> Gang:
         return gang
     had_s = gang.processes * max(now_s - gang.tier_since, 0.0)
     if gang.state is GangState.BACKGROUND:
-        return changed(gang, behind_s=gang.behind_s + had_s, tier_since=now_s)
-    return changed(gang, front_s=gang.front_s + had_s, tier_since=now_s)
+        return changed(gang, background_s=gang.background_s + had_s, tier_since=now_s)
+    return changed(gang, foreground_s=gang.foreground_s + had_s, tier_since=now_s)
 
 
 def _placed(gang: Gang, state: GangState, ends_at: float | None, now_s: float) -> Gang:

@@ -151,8 +151,8 @@ class Gang:
     kills: int = 0
     swaps: int = 0
     #: Processor-seconds that it had in each tier before `tier_since`, and CPU seconds that its processes have used.
-    front_s: Number = 0.0
-    behind_s: Number = 0.0
+    foreground_s: Number = 0.0
+    background_s: Number = 0.0
     tier_since: Internal[Number | None] = None
     cpu_s: Number = 0.0
     generation: Internal[int] = 0

@@ -481,6 +481,8 @@ def test_lists_take_filters_an_order_and_a_marker(run, client):
 def test_a_list_of_all_projects_names_them(run, client):
     client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})])
     (row,) = run("--project", "other", "batch", "list", "--all-projects", "-f", "json").json
+    table = run("--project", "other", "batch", "list", "--all-projects").out
+    assert f"| {row['project_id']} " in table.splitlines()[3]
     assert row["project_id"] == "demo"
 
 

@@ -275,7 +275,7 @@ def _create_gangs() -> None:
         *_columns(FLAG, "cancel_requested"),
         *_columns(INTEGER, "processes", "attempt", "failures", "migrations", "kills", "swaps", "generation"),
         *_columns(NUMBER, "runtime_s", "cpu_usage", "work_s", "created_at", "gave_way_s"),
-        *_columns(NUMBER, "front_s", "behind_s", "cpu_s", "event_at"),
+        *_columns(NUMBER, "foreground_s", "background_s", "cpu_s", "event_at"),
         *_columns(
             NUMBER,
             "ends_at",

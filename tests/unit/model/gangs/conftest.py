@@ -311,7 +311,7 @@ class GangPool:
                 assert not {process.state for process in mine} & {ProcessState.STOPPING, ProcessState.STOPPED}
             elif gang.state in ENDED_GANGS or gang.state is GangState.QUEUED:
                 assert {process.state for process in mine} <= {ProcessState.STOPPING, ProcessState.STOPPED}
-            assert gang.front_s >= 0 <= gang.behind_s
+            assert gang.foreground_s >= 0 <= gang.background_s
         assert self.audit() == []
         self.check_hosts()
 

@@ -35,8 +35,8 @@ export function fieldList(found, special) {
 const UNITS = /_(s|bps|bytes|at)$/;
 /** Names that say too little without their unit. */
 const NAMES = {
-  front_s: "pCPU time in foreground",
-  behind_s: "pCPU time in background",
+  foreground_s: "pCPU time in foreground",
+  background_s: "pCPU time in background",
   cpu_s: "CPU time",
   done_s: "run time done",
 };
