@@ -49,7 +49,7 @@ class PoolCommand(CheckedCommand):
         found = getattr(self.client, WORK[noun])(limit=2, name=[text], project_id=project_id)
         if len(found) > 1:
             raise InvalidInput(f"several {WORK[noun]} are called {text!r}: expected a uuid")
-        return uuid_of(noun, found, text)
+        return str(found[0].uuid) if found else text  # the API says that there is none
 
     def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
         """Return what `act` returns for each name; go on after an error, and count the errors at the end."""

@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 #: What there is of results, whatever each row is called by.
 _RESULTS = ("state", "slot", "compute_s", "result", "path", "error")
+#: What says more than a state.
+_TOLD = ("result", "error")
 
 
 class _Results(LongLister):
@@ -39,10 +41,11 @@ class _Results(LongLister):
     SHORT: tuple[str, ...] = ("file", "subtask", "state", "result", "error")
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the results; people need no states where there is one of each job."""
+        """Show the results; people need no states of jobs with a result or an error, and no empty columns."""
         rows = list(data)
-        if "result" in column_names and all(row[column_names.index("result")] for row in rows):
-            self.SHORT = tuple(name for name in self.SHORT if name != "state")
+        values = {name: [row[place] for row in rows] for place, name in enumerate(column_names)}
+        if "result" in values and all(map(any, zip(*(values[one] for one in _TOLD if one in values), strict=True))):
+            self.SHORT = tuple(name for name in self.SHORT if name != "state" and any(values.get(name, ())))
         return super().produce_output(parsed_args, column_names, rows)
 
 

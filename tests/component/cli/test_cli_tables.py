@@ -96,12 +96,13 @@ def test_a_table_fits_80_columns_and_keeps_identifiers_whole(kind, columns):
 
 
 def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
-    def lines(file, *digests):
+    def lines(file, *digests, error=None):
         command = Create(PoolApp(stdout=Terminal(tty=False)), None, cmd_name="x")
         command.formatter = command._formatter_plugins["table"].obj
         parsed = argparse.Namespace(**{action.dest: action.default for action in command.get_parser("x")._actions})
-        rows = [[file, "COMPLETED" if digest else "FAILED", "h/c/s", "1.0", digest] for digest in digests]
-        command.produce_output(parsed, results("file")[:5], rows)
+        more = () if error is None else (error,)
+        rows = [[file, "COMPLETED" if digest else "FAILED", "h/c/s", "1.0", digest, *more] for digest in digests]
+        command.produce_output(parsed, (*results("file")[:5], *["error"][: len(more)]), rows)
         return command.app.stdout.getvalue().splitlines()
 
     digest = "35bce4eae54ec8e6cc2868baa8d157914d6ae2858811b4cc0c078c94460fa26f"
@@ -110,6 +111,9 @@ def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
     assert sum(digest in line for line in complete) == 2
     assert "state" not in complete[1]
     assert "FAILED" in "".join(lines("a", digest, ""))
+    # What went wrong says more.
+    wrong = "header (rows, columns): expected 8 bytes, the input ends after 3"
+    assert lines("a", "", error=wrong)[1:4:2] == ["| file | error" + " " * 60 + "|", f"| a    | {wrong} |"]
 
 
 def test_a_width_that_is_asked_for_is_that_of_the_table(run, client, tmp_path):
