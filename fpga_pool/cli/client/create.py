@@ -195,6 +195,7 @@ class Create(CreateWork):
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         """Run it and show what came of it; or show what would, or what is held back."""
         name, parsed_args.specs = self.work(parsed_args)
+        parsed_args.after = [self.uuid_of_work("batch", one) for one in parsed_args.after]
         parsed_args.name = parsed_args.name or name
         options = _options(parsed_args)
         if parsed_args.hold:

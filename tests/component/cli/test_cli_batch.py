@@ -537,7 +537,7 @@ def test_what_is_said_of_a_batch_that_was_created_or_changed_fits_80_columns(run
     assert "held by its owner" in run("batch", "hold", "--long", held["uuid"]).out
 
 
-def test_work_is_named_by_a_name_that_only_one_has(run, client, tmp_path):
+def test_work_is_named_by_a_name_that_only_one_has(create, run, client, files):
     spec = JobSpec("sha256", b"12345", "node-1")
     one = client.create([spec], name="night", held=True)
     for _ in range(2):
@@ -546,6 +546,8 @@ def test_work_is_named_by_a_name_that_only_one_has(run, client, tmp_path):
     assert run("job", "list", "--batch", "night", "-f", "json").json[0]["batch_uuid"] == one.uuid
     events = [run("event", "list", "batch", name, "-f", "json").out for name in ("night", one.uuid)]
     assert events[0] == events[1]
+    (later,) = create("--hold", "--after", "night", "-f", "json", *files).json
+    assert later["pending_reason"].endswith(f"waits for batch {one.uuid}")
     several = run("batch", "show", "twice")
     assert (several.status, several.err) == (2, "fpga-pool: several batches are called 'twice': expected a uuid\n")
     missing = run("batch", "cancel", "night", "day", "-f", "json")
