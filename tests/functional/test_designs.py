@@ -82,7 +82,7 @@ def from_submission_to_revocation(owner, other, operator, directory):
     # What waits for it ends when it is revoked, and no slot holds it any more.
     job = JobRequest(uuid=str(uuid4()), function=design.function, requester="node-1", input_bytes=len(DATA))
     waits = owner.create_batch([job], held=True)
-    with pytest.raises(Conflict, match="1 jobs of"):
+    with pytest.raises(Conflict, match="1 job of"):
         owner.delete_design(design.uuid)
     assert operator.change_design(design.uuid, state="REVOKED", reason="a fault was found").public is False
     (job,) = owner.jobs(waits.uuid)

@@ -186,6 +186,14 @@ def reload(conf: cfg.ConfigOpts) -> None:
         LOG.info("the configuration was reloaded")
 
 
+def wakes_of_signals() -> socket.socket:
+    """Return what receives the number of each signal, so that the main thread wakes whichever thread is interrupted."""
+    arrived, arriving = socket.socketpair()
+    arriving.setblocking(False)
+    signal.set_wakeup_fd(arriving.detach(), warn_on_full_buffer=False)
+    return arrived
+
+
 class Signals:
     """SIGTERM and SIGINT end, the second of them at once; SIGHUP has the configuration read again.
 
@@ -195,11 +203,7 @@ class Signals:
     def __init__(self) -> None:
         self._ending = False
         self._limit_s: float | None = None
-        #: Python writes the number of each signal into it, so that the main thread wakes whichever thread the kernel
-        #: interrupted.
-        self._arrived, self._arriving = socket.socketpair()
-        self._arriving.setblocking(False)
-        signal.set_wakeup_fd(self._arriving.fileno(), warn_on_full_buffer=False)
+        self._arrived = wakes_of_signals()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)

@@ -23,6 +23,7 @@ from fpga_pool.cli.daemons.process import (
     instruments,
     report_on_request,
     serve_metrics,
+    wakes_of_signals,
 )
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import server_tls
@@ -51,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+    arrived = wakes_of_signals()
     try:
         metrics = instruments(conf)
         pool = StandalonePool(conf, metrics)
@@ -65,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             url = api.start()
             freeze_long_lived_objects()
             print(f"{PROGRAM}: ready on {url}\n{PROGRAM}: dashboard on {url}{PREFIX}", flush=True)
-            ended.wait()
+            while not ended.is_set():  # a wait for the event itself would miss a signal just before it
+                arrived.recv(64)
     except (ValueError, InvalidInput) as error:
         return complain(PROGRAM, error, WRONG_USAGE)
     except (FpgaPoolError, OSError) as error:
