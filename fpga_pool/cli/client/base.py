@@ -271,7 +271,7 @@ class CancelWork(Several):
 
 def named_as(noun: str) -> str:
     """Return what may be given instead of the uuid of an object, for helps."""
-    return "name, if there is one of it only, or " if noun in WORK else ""
+    return "name (if unique) or " if noun in WORK else ""
 
 
 def uuid_of(noun: str, found: Iterable[Any], wanted: str) -> str:

@@ -44,7 +44,8 @@ class _Results(LongLister):
         """Show the results; people need no states of jobs with a result or an error, and no empty columns."""
         rows = list(data)
         values = {name: [row[place] for row in rows] for place, name in enumerate(column_names)}
-        if "result" in values and all(map(any, zip(*(values[one] for one in _TOLD if one in values), strict=True))):
+        told = [values[name] for name in _TOLD if name in values]
+        if "result" in values and all(any(texts) for texts in zip(*told, strict=True)):
             self.SHORT = tuple(name for name in self.SHORT if name != "state" and any(values.get(name, ())))
         return super().produce_output(parsed_args, column_names, rows)
 
