@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from fpga_pool.model.exceptions import ServiceUnavailable
 from support import environment
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
+from support.servers.process import children
 from support.waiting import wait_until
 
 KINDS = [RabbitMQ, MariaDB, PostgreSQL]
@@ -76,6 +79,25 @@ def stalls(server):
             client.recv(1)
     server.resume()
     wait_until(server._answers, "it answers again")
+
+
+def test_it_comes_back_after_a_crash_that_its_children_outlive_by_a_moment(kind, directory):
+    with kind(directory) as server:
+        living = children(server._process.pid)
+        for child in living:
+            os.kill(child, signal.SIGSTOP)
+        late = threading.Timer(0.5, go_on, [living])
+        late.start()
+        server.kill()
+        server.start()
+        assert listens(server.port)
+        late.join()
+
+
+def go_on(processes):
+    for each in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGCONT)
 
 
 def test_the_command_keeps_servers_until_it_is_told_to_stop_them(kind, directory):

@@ -103,19 +103,22 @@ class Process:
         return None
 
     def end(self, sign: signal.Signals) -> None:
-        """Send a signal that ends it, and wait until it is gone; what does not go in time is killed."""
-        pid = self.pid
-        if pid is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            watched = os.pidfd_open(pid)
-            try:
-                signal.pidfd_send_signal(watched, sign)
-                if not select.select([watched], [], [], END_TIMEOUT_S)[0]:
-                    signal.pidfd_send_signal(watched, signal.SIGKILL)
-                    select.select([watched], [], [], END_TIMEOUT_S)
-            finally:
-                os.close(watched)
+        """Send a signal that ends it, and wait until it and its children are gone; what does not go in time is killed.
+
+        PostgreSQL's children outlive a killed parent by a moment, and refuse another the directory until they are gone.
+        """
+        with contextlib.ExitStack() as closed:
+            watched = []
+            for member in self._family():
+                with contextlib.suppress(ProcessLookupError):
+                    watched.append(os.pidfd_open(member))
+                    closed.callback(os.close, watched[-1])
+            for signalled, sent in ((watched[:1], sign), (watched, signal.SIGKILL)):
+                for process in signalled:
+                    with contextlib.suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(process, sent)
+                if _all_ended(watched):
+                    break
         if self._child is not None:
             self._child.wait(END_TIMEOUT_S)
 
@@ -132,12 +135,18 @@ class Process:
 
     def _family(self) -> list[int]:
         pid = self.pid
-        return [pid, *_children(pid)] if pid is not None else []
+        return [pid, *children(pid)] if pid is not None else []
 
     def _signal_family(self, sign: signal.Signals) -> None:
         for member in self._family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, sign)
+
+
+def _all_ended(processes: Sequence[int]) -> bool:
+    """Wait until none of them runs; False if one still does after END_TIMEOUT_S."""
+    end_s = time.monotonic() + END_TIMEOUT_S
+    return all(select.select([each], [], [], max(end_s - time.monotonic(), 0.0))[0] for each in processes)
 
 
 def _born(pid: int) -> int | None:
@@ -159,7 +168,8 @@ def _stat(process: Path) -> list[str]:
         return []
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the processes that it started and that still live."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
