@@ -1,11 +1,11 @@
-"""`fpga-pool gang`: parallel jobs on the processors that hosts give to gangs."""
+"""`fpga-pool gang` and `processor`: parallel jobs, and the processors that hosts give to them."""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fpga_pool.cli.arguments import number_that, positive_count
-from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork, PoolShowOne
+from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneWork, Pages, PoolShowOne
 from fpga_pool.cli.client.columns import One, Shown, as_lines, join, single
 from fpga_pool.client import Client
 from fpga_pool.model.messages.requests import GangDetail
@@ -152,3 +152,26 @@ def _processes(processes: Sequence[Process]) -> Shown:
 def _line(process: Process) -> str:
     rate = f"{process.rate:.2f}" if process.rate else ""
     return join(str(process.index), process.state, process.processor, process.tier, rate, process.reason)
+
+
+# ---- Processors
+
+
+def _gang_and_index(process: Process | None) -> str:
+    return "" if process is None else f"{process.gang_uuid}/{process.index}"
+
+
+class ListProcessors(Pages, LongLister):
+    """List the processors of gangs, with the process in the foreground and in the background of each (GANG/INDEX).
+
+    Example: fpga-pool processor list --host node-1
+    """
+
+    SHORT = ("name", "foreground", "background")
+    FILTERS: Mapping[str, str] = {"host": "HOST"}
+    ASK = Client.processors
+    COLUMNS = (
+        *("name", "host", "number", "offered"),
+        ("foreground", lambda one: _gang_and_index(one.foreground)),
+        ("background", lambda one: _gang_and_index(one.background)),
+    )

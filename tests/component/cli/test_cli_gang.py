@@ -3,6 +3,7 @@ import argparse
 import pytest
 
 from fpga_pool.cli.client.gang import duration_s
+from fpga_pool.model.objects.gangs import Process, Tier, process_uuid
 
 
 def test_a_gang_is_created_listed_shown_and_cancelled(run):
@@ -24,6 +25,25 @@ def test_a_gang_says_what_its_machines_run(run):
     made = run("gang", "create", *words).json
     assert (made["image"], made["command"]) == ("solver", "run 3 times")
     assert run("gang", "create", *words[:4], "--image", "no such").status == 2
+
+
+def test_processors_are_listed_with_what_their_tiers_carry(run, pool):
+    gang = run("gang", "create", "--processes", 1, "--runtime", "1h", "-f", "json").json["uuid"]
+    pool.tx.add(
+        Process(
+            uuid=process_uuid(gang, 1, 0), gang_uuid=gang, index=0, attempt=1,
+            processor="node-2/pcpu/0", host="node-2", tier=Tier.BACKGROUND,
+        )
+    )  # fmt: skip
+    free, taken = run("processor", "list", "-f", "json").json
+    assert free == {
+        "name": "node-1/pcpu/0", "host": "node-1", "number": 0, "offered": True, "foreground": "", "background": "",
+    }  # fmt: skip
+    assert (taken["name"], taken["foreground"], taken["background"]) == ("node-2/pcpu/0", "", f"{gang}/0")
+    assert run("processor", "list", "--host", "node-1", "-f", "json").json == [free]
+    table = run("processor", "list").out
+    assert f"{gang}/0" in table
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_a_gang_that_is_not_there_fails_in_one_line(run):
