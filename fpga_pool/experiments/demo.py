@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 
 import fpga_pool
+from fpga_pool.cli.roles import INTERRUPTED
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import compile_loops, load_policy, policy_names
@@ -143,6 +144,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FpgaPoolError, OSError) as error:
         console.print(f"tools/demo: {error}", style="red", markup=False)
         return 1
+    except KeyboardInterrupt:
+        console.print("tools/demo: interrupted")
+        return INTERRUPTED
     return 0 if right and all(act.ok for act in acts) else 1
 
 

@@ -46,13 +46,15 @@ def free_port() -> int:
 
 
 def stop_pool(process: subprocess.Popen[str]) -> None:
-    """Stop a pool; kill it if it does not end in time."""
+    """Stop a pool; kill it if it does not end in time, or if Ctrl-C comes meanwhile."""
     process.terminate()
     try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subprocess.Popen[str], str]:

@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from fpga_pool.client import Client
+from support.waiting import wait_until
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
 
@@ -79,6 +81,30 @@ def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_i
         demo.kill()
         demo.wait()
         os.close(terminal)
+
+
+def test_ctrl_c_ends_it_in_one_line_and_its_pool_with_it(tmp_path):
+    """The second comes while it ends: an interpreter that has no handler any more ends as the signal says."""
+    command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--policy", "ect", "--output", tmp_path / "out"]
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as demo:
+        log = tmp_path / "out" / "ect" / "pool" / "pool.log"
+        wait_until(log.exists, "its pool starts")
+        demo.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        demo.send_signal(signal.SIGINT)
+        said, _ = demo.communicate(timeout=60)
+    assert demo.returncode in (130, -signal.SIGINT)
+    assert said.splitlines()[-1] == "tools/demo: interrupted"
+    assert "Traceback" not in said
+    assert not pools_of(tmp_path)
+
+
+def pools_of(directory):
+    """Return the processes whose command names something below a directory."""
+    lines = [line.read_bytes() for line in Path("/proc").glob("[0-9]*/cmdline")]
+    return [line for line in lines if str(directory).encode() in line]
 
 
 def test_an_act_that_does_not_end_as_it_should_is_told_and_fails(tmp_path):
