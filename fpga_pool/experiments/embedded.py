@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, Queue
@@ -68,18 +68,16 @@ def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subpro
     lines: Queue[str] = Queue()
     threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
     said = []
-    try:
-        while True:
-            line = lines.get(timeout=START_TIMEOUT_S)
-            if " ready on " in line:
-                return process, line.split(" ready on ")[1].strip()
-            if not line:
-                break
-            said.append(line)
-    except Empty:
-        said.append(f"not ready after {START_TIMEOUT_S:g} s\n")
-    process.kill()
-    process.wait()
+    with ExitStack() as stopped:
+        stopped.callback(stop_pool, process)
+        try:
+            while line := lines.get(timeout=START_TIMEOUT_S):
+                if " ready on " in line:
+                    stopped.pop_all()
+                    return process, line.split(" ready on ")[1].strip()
+                said.append(line)
+        except Empty:
+            said.append(f"not ready after {START_TIMEOUT_S:g} s\n")
     raise ServiceUnavailable(f"the pool did not start: {''.join(said[-5:]).strip()} (log: {log})")
 
 
