@@ -137,6 +137,7 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
             "data_port": 0,
             "egress_mbps": 1000,
             "ingress_mbps": 1000,
+            "enclosure": f"box0 line {','.join(f'sim{card}' for card in range(CARDS))}",
         },
         "driver_simulated": {"board": BOARD, "cards": CARDS},
     }
@@ -150,7 +151,7 @@ def _fake_host(site: Site, host: str) -> Options:
 def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
     # Nova calls the compute node what libvirt calls the machine.
     guests = {"guest_driver": "libvirt", "hook_socket": HOOK_SOCKET, "node": libvirt_name}
-    options: dict[str, object] = {**_host(site, host), **guests}
+    options: dict[str, object] = {**_host(site, host), **guests, "egress_driver": "tc"}
     if not Libvirt.control_groups():
         return {"agent": options}
     processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))[site.libvirts.index(host) :: len(site.libvirts)]
