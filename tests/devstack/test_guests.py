@@ -38,9 +38,7 @@ def test_a_guest_has_the_right_result_of_the_slots_of_its_flavor(cloud, flavor, 
     assert set(re.findall(r"(\d)  /dev/vport", console)) == {str(number) for number in range(count)}
 
 
-def test_a_server_sends_for_its_project_and_for_no_other(
-    cloud, flavor, boot, computing, guest_host, tenant, tmp_path
-):
+def test_a_server_sends_for_its_project_and_for_no_other(cloud, flavor, boot, computing, guest_host, tenant, tmp_path):
     """Its agent has found it: the plan of a batch that it is to send has a place for it, as for a host."""
     (server,) = cloud.active(boot(flavor("sha256", ram=256), image=computing, host=guest_host))
     file = tmp_path / "input"
