@@ -2,6 +2,7 @@
 
 import configparser
 import fnmatch
+import re
 import subprocess
 import sys
 import tomllib
@@ -98,6 +99,13 @@ def test_every_data_file_of_the_package_is_shipped():
         if path.suffix not in {".py", ".pyc"} and not any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
     ]
     assert unshipped == []
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+def test_no_key_database_or_lock_of_a_run_is_in_the_repository():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    left = [name for name in listed.splitlines() if re.search(r"\.(pem|sqlite(-shm|-wal)?)$|(^|/)lock$", name)]
+    assert left == []
 
 
 @pytest.mark.parametrize("release", ["2026.1", "master"])
