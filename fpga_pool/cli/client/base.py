@@ -18,7 +18,7 @@ from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
 
 #: What tenants give names to, and how lists of it are called.
-WORK = {"batch": "batches", "pipeline": "pipelines", "task": "tasks", "gang": "gangs"}
+WORK = {"batch": "batches", "pipeline": "pipelines", "task": "tasks", "gang": "gangs", "design": "designs"}
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 T = TypeVar("T")

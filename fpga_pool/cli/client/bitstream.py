@@ -10,11 +10,9 @@ from fpga_pool.cli.client.base import (
     LongLister,
     NewestLister,
     OneObject,
-    PoolCommand,
     PoolLister,
     PoolShowOne,
     Several,
-    uuid_of,
 )
 from fpga_pool.cli.client.columns import Columns, One, Row, Table, single
 from fpga_pool.client import Client
@@ -139,17 +137,12 @@ class ListDesigns(NewestLister, LongLister):
     take_action = PoolLister.take_action  # its columns have the project in any case
 
 
-class _AskOfDesigns(PoolCommand):
+class _OneDesign(OneObject):
+    NOUN, COLUMNS = "design", _DESIGN_COLUMNS
+
     def ask(self, *arguments: Any, **filters: Any) -> Any:
-        wanted, *others = arguments
-        if len(wanted) != 36:  # an operator names by its uuid what is another project's
-            known = self.client.designs(limit=None, project_id=filters.get("project_id"))
-            wanted = uuid_of("design", known, wanted)
-        return super().ask(wanted, *others, **filters)
-
-
-class _OneDesign(_AskOfDesigns, OneObject):
-    NOUN, NAMED, COLUMNS = "design", "name in the project, or ", _DESIGN_COLUMNS
+        # An operator names by its uuid what is another project's.
+        return super().ask(self.uuid_of_work(self.NOUN, arguments[0]), *arguments[1:], **filters)
 
 
 class ShowDesign(_OneDesign):
@@ -161,13 +154,13 @@ class ShowDesign(_OneDesign):
     ASK = Client.design
 
 
-class DeleteDesigns(_AskOfDesigns, Several):
+class DeleteDesigns(Several):
     """Remove designs whose functions no jobs and no instances have any more.
 
     Example: fpga-pool design delete my_filter
     """
 
-    NOUN, ALSO, ASK, COLUMNS = "design", ", or its name in the project", Client.delete_design, _DESIGN_COLUMNS[:3]
+    NOUN, ASK, COLUMNS = "design", Client.delete_design, _DESIGN_COLUMNS[:3]
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)

@@ -214,7 +214,7 @@ class ListEvents(Pages, LongLister):
         super().add_arguments(parser)
         kinds = f"kind of the object, or objects: {', '.join(EVENTFUL)}"
         parser.add_argument("kind", nargs="?", choices=EVENTFUL, metavar="KIND", help=kinds)
-        parser.add_argument("id", nargs="?", metavar="ID", help="name or uuid of the object; uuid of a job or design")
+        parser.add_argument("id", nargs="?", metavar="ID", help="name or uuid of the object; uuid of a job")
         parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
         parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
         add_projects(parser)

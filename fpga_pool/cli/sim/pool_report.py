@@ -65,7 +65,7 @@ class PoolReport(dict[str, Any]):
             if rows:
                 shown = rows if noun in ("hosts", "slots", "instances") else rows[: self.limit]
                 print(f"\n{noun}" + ("" if len(shown) == len(rows) else f", {len(shown)} of {len(rows)}"), file=out)
-                print_table((columns, shown), out)
+                print_table(_without_what_is_live((columns, shown)), out)
         for name, found in self.explained.items():
             print(f"\n{name}", file=out)
             if isinstance(found, dict):
@@ -98,10 +98,24 @@ def show(result: Mapping[str, Any]) -> None:
 _WIDE = argparse.Namespace(max_width=0, fit_width=False, print_empty=True)
 
 
+#: Work is called by its name in the scenario, and what is under way at the end is listed by itself.
+_OF_LIVE_POOLS = frozenset({
+    "uuid", "created_at", "heard_at", "data_address", "data_port", "data_tls", "refused_streams", "refused_commands",
+    "refused_messages", "job", "drain_requested",
+})  # fmt: skip
+
+
 def print_table(table: Table, stream: TextIO) -> None:
     """Print a table as `fpga-pool` does."""
     columns, rows = table
     TableFormatter().emit_list(columns, rows, stream, _WIDE)
+
+
+def _without_what_is_live(table: Table) -> Table:
+    """Return a table without the columns that say something only of a pool that runs; `--json` has all."""
+    columns, rows = table
+    kept = [place for place, name in enumerate(columns) if name not in _OF_LIVE_POOLS]
+    return [columns[place] for place in kept], [tuple(row[place] for place in kept) for row in rows]
 
 
 def as_plain(table: Table) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ class Table(Generic[LivingT]):
         allowed = sorted(kind.__name__ for state, kind in self.rules if state == thing.state)
         lines = [
             f"{self.noun} {name}: {type(event).__name__} is not possible in state {thing.state}"
-            f" (possible: {', '.join(allowed) or 'nothing'})",
+            + (f" (possible: {', '.join(allowed)})" if allowed else ", which is final"),
             "  Story:",
             *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.history),
         ]

@@ -37,7 +37,7 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     assert run("design", "set", "mine", "--private", "-f", "json").json["public"] is False
     assert run("design", "set", "mine").status == 2  # nothing to set
     assert run("design", "revoke", "mine", "-f", "json").json["state"] == "REVOKED"
-    events = run("event", "list", "design", made["uuid"], "-f", "json").json
+    events = run("event", "list", "design", "mine", "-f", "json").json
     assert [event["event"] for event in events] == [
         "Revoked", "MadePrivate", "Published", "Approved", "Rejected", "Created",
     ]  # fmt: skip

@@ -96,8 +96,10 @@ def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[
     # Without a time model a function can be simulated, not planned.
     boards = catalogue.functions[name].fpga_time
     if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
-        wanted = ", ".join(catalogue.functions[name].slot_kinds)
-        raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it requires a slot of kind {wanted})")
+        kinds, on = ", ".join(catalogue.functions[name].slot_kinds), some(boards)
+        raise NoSlotFits(
+            f"{where}: no slot of the pool can hold {name} (it requires a slot of kind {kinds} on board {on})"
+        )
 
 
 def some(names: Iterable[str]) -> str:

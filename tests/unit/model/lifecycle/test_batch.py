@@ -83,7 +83,7 @@ def test_a_batch_ends_with_its_last_job_as_the_worst_of_them(new_batch, state, e
 @pytest.mark.parametrize("state", [COMPLETED, FAILED, CANCELLED])
 @pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), BatchHeld(), JobEnded(state=JobState.FAILED)])
 def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
-    with pytest.raises(InvalidTransition, match=f"batch b: .* in state {state} .possible: nothing"):
+    with pytest.raises(InvalidTransition, match=f"batch b: .* in state {state}, which is final"):
         BATCH.transition(new_batch(state=state), event, 9.0)
 
 

@@ -89,7 +89,7 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_history(n
 
 
 def test_a_refusal_in_a_final_state_says_that_nothing_is_possible(new_job, job_events):
-    with pytest.raises(InvalidTransition, match=r"in state FAILED \(possible: nothing\)"):
+    with pytest.raises(InvalidTransition, match=r"in state FAILED, which is final"):
         JOB.transition(new_job(state=FAILED), job_events["Planned"], 8.0)
 
 
