@@ -36,6 +36,7 @@ _PROMPT = re.compile(r"(?:[\w-]+ )?[$#] (.*)")
 _VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
+    (re.compile(r"(?<=[a-z]\.)[0-9a-f]{8}\b"), "DESIGN"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+00:00)"), "TIME"),
     (re.compile(r"node-\d/sim0/slot\d"), "SLOT"),
     (re.compile(r"(?<=\| )[\w-]{24}(?= \|)"), "CODE"),
