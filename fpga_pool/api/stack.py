@@ -52,6 +52,7 @@ def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIAp
     # Loaded where it is used only: it brings a client of Keystone.
     from keystoneauth1.exceptions import ClientException
     from keystonemiddleware import auth_token
+    from keystonemiddleware.exceptions import ConfigurationError
 
     for group, options in auth_token.list_opts():
         conf.register_opts(options, group)
@@ -59,10 +60,13 @@ def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIAp
     conf.set_default("service_token_roles_required", True, "keystone_authtoken")
     # The decision is the application's: documents of versions are public, and an error has the form of all others.
     settings = {"oslo_config_config": conf, "delay_auth_decision": True}
+    check_values(conf)
     try:
         checked: WSGIApplication = auth_token.AuthProtocol(application, settings)
     except TypeError as error:
         raise InvalidInput(f"[keystone_authtoken] auth_version: {error}") from None
+    except ConfigurationError as error:
+        raise InvalidInput(f"[keystone_authtoken]: {error}") from None
     except ClientException as error:  # of the plug-in that auth_type names
         raise InvalidInput(f"[keystone_authtoken] auth_type: {error}") from None
     return checked

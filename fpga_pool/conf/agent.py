@@ -9,7 +9,7 @@ from pathlib import Path
 
 from oslo_config import cfg, types
 
-from fpga_pool.conf.catalogue import KEYS, server_tls
+from fpga_pool.conf.catalogue import KEYS, server_tls, trusted_authorities
 from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import NOT_LINKED, TOPOLOGIES
@@ -263,9 +263,4 @@ def data_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
 def peer_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     """Return what data ports of other hosts have to speak TLS with; None where they need not."""
     path = conf.agent.data_tls_ca
-    if path is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=path)
-    except OSError as error:
-        raise InvalidInput(f"[agent] data_tls_ca: {path} cannot be used: {error.strerror or error}") from None
+    return None if path is None else trusted_authorities("[agent] data_tls_ca", path)

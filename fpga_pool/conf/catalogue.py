@@ -91,6 +91,20 @@ def server_tls(conf: cfg.ConfigOpts, group: str, certificate: str, key: str) -> 
     return context
 
 
+def trusted_authorities(option: str, path: str) -> ssl.SSLContext:
+    """Return what a client trusts whose servers' certificates are signed by the authorities in a file or directory."""
+    directory = Path(path).is_dir()
+    try:
+        return ssl.create_default_context(capath=path) if directory else ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise InvalidInput(f"{option}: {path} cannot be used: {error.strerror or error}") from None
+
+
+def present_file(option: str, path: str) -> None:
+    """Raise InvalidInput for a file that cannot be read."""
+    _content(option, path, "")
+
+
 def public_key(option: str, path: str) -> Ed25519PublicKey:
     """Return the public key in a file."""
     return _public_key(option, path, _content(option, path))

@@ -11,11 +11,19 @@ from typing import Any
 from oslo_config import cfg
 
 from fpga_pool.conf import agent, catalogue, drivers, scheduler, services
+from fpga_pool.conf.catalogue import present_file, trusted_authorities
 from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
 #: Of an option's seconds: what threads can wait for.
 LONGEST_S = 10**9
+#: Options of libraries, by which these find a file only when they use it: certificates of authorities, and other files.
+_AUTHORITIES = ("cafile", "memcache_tls_cafile", "ssl_ca_file")
+_FILES = (
+    *("certfile", "keyfile"),
+    *("memcache_tls_certfile", "memcache_tls_keyfile"),
+    *("ssl_cert_file", "ssl_key_file"),
+)
 
 Groups = list[tuple[cfg.OptGroup, Sequence[cfg.Opt]]]
 #: The groups that are there whatever policies are installed.
@@ -80,6 +88,10 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
             raise InvalidInput(f"[{group}] {name}: {reason}{more}") from None
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
             _check_values(conf, name, value)
+        elif value and name in _AUTHORITIES:
+            trusted_authorities(f"[{group}] {name}", value)
+        elif value and name in _FILES:
+            present_file(f"[{group}] {name}", value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(f"[{group}] {name}: expected a finite number, found {value}")
         elif (

@@ -15,6 +15,8 @@ from typing import Any
 from oslo_config import cfg
 from oslo_context.context import RequestContext, get_current
 
+from fpga_pool.model.exceptions import InvalidInput
+
 # ---- Request ids
 
 _NAMES = ("request_id", "global_request_id")
@@ -83,11 +85,20 @@ def enable_profiler(conf: cfg.ConfigOpts, service: str, read_again: Callable[[],
         return
     conf.reset()
     conf.unregister_opt(_ENABLED, PROFILER_GROUP)
-    from osprofiler import initializer, opts
+    from osprofiler import notifier, opts, requests, web
+    from osprofiler.drivers.base import get_driver
 
     opts.set_defaults(conf)
     read_again()
-    initializer.init_from_conf(conf, {}, "fpga_pool", service, socket.gethostname())
+    wanted = conf.profiler
+    at = {"project": "fpga_pool", "service": service, "host": socket.gethostname()}
+    try:  # its own initializer would print a traceback, and the service would run without traces
+        notifier.set(get_driver(wanted.connection_string, context={}, conf=conf, **at).notify)
+    except Exception as error:
+        raise InvalidInput(f"[profiler] connection_string: {error}") from None
+    web.enable(wanted.hmac_keys)
+    if wanted.trace_requests:
+        requests.enable()
 
 
 def register_profiler(conf: cfg.ConfigOpts) -> None:

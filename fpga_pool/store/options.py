@@ -2,7 +2,7 @@
 
 import copy
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 from oslo_db import options
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
@@ -28,6 +28,16 @@ FOLLOWED = (
 #: Requests are worked on in threads, each with a connection: they are kept.  A start that cannot succeed ends after
 #: seconds, not minutes.
 DEFAULTS = {"max_pool_size": 20, "max_retries": CONNECT_RETRIES, "retry_interval": int(CONNECT_INTERVAL_S)}
+#: oslo.db takes any integer.  -1 is no limit, and no recycling.
+LEAST = {
+    "connection_recycle_time": -1,
+    "max_overflow": -1,
+    "max_pool_size": 0,
+    "max_retries": -1,
+    "mysql_wsrep_sync_wait": 0,
+    "pool_timeout": 0,
+    "retry_interval": 0,
+}
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -35,6 +45,8 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     followed = [copy.copy(option) for option in options.database_opts if option.name in ("connection", *FOLLOWED)]
     for option in followed:
         option.default = DEFAULTS.get(option.name, option.default)
+        if option.name in LEAST:
+            option.type = types.Integer(min=LEAST[option.name])
     return [(GROUP, followed)]
 
 
@@ -62,8 +74,9 @@ def open_store(conf: cfg.ConfigOpts) -> Store:
             "[database] connection: set it to the URL of the pool's database, such as"
             " mysql+pymysql://USER:PASSWORD@HOST/fpga_pool"
         )
+    followed = {name: group[name] for name in FOLLOWED}
     try:
         with translated():
-            return Store(group.connection, **{name: group[name] for name in FOLLOWED})
+            return Store(group.connection, **followed)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         raise InvalidInput(f"[database] connection: {error}") from error

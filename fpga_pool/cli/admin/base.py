@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from oslo_config import cfg
 
 from fpga_pool.cli.command import CheckedCommand
+from fpga_pool.conf.opts import wrong_values_named
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class ManageCommand(CheckedCommand):
         """Open the pool's database; ServiceUnavailable unless `any_schema`, if its schema is not of this version."""
         from fpga_pool.store.options import open_store  # SQLAlchemy takes a second
 
-        with closing(open_store(self.conf)) as store:
+        with wrong_values_named(self.conf):
+            opened = open_store(self.conf)
+        with closing(opened) as store:
             if not any_schema:
                 store.check_schema()
             yield store

@@ -17,7 +17,7 @@ from fpga_pool.api.policies import make_enforcer
 from fpga_pool.cli.command import one_line
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
-from fpga_pool.conf.opts import check_values, register_opts, unknown_names
+from fpga_pool.conf.opts import check_values, register_opts, unknown_names, wrong_values_named
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
 from fpga_pool.services.agent.journal import check_journal
@@ -30,7 +30,7 @@ class Checks(upgradecheck.UpgradeCommands):
     """The checks of a configuration, in the order in which a service needs what they look at."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+        self.conf = conf
         looks: Sequence[tuple[str, Callable[[], Result]]] = (
             ("Values of options", self._options),
             ("Names of options", self._names),
@@ -44,16 +44,16 @@ class Checks(upgradecheck.UpgradeCommands):
         self._upgrade_checks = tuple((name, _failing(look)) for name, look in looks)
 
     def _options(self) -> Result:
-        check_values(self._conf)
+        check_values(self.conf)
         return Result(Code.SUCCESS)
 
     def _names(self) -> Result:
-        unknown = unknown_names(self._conf)
+        unknown = unknown_names(self.conf)
         return Result(Code.WARNING, "\n".join(unknown)) if unknown else Result(Code.SUCCESS)
 
     def _keys(self) -> Result:
         """Read the keys of the services that run on this machine."""
-        keys = {"[scheduler] token_key": self._conf.scheduler.token_key, "[api] key": self._conf.api.key}
+        keys = {"[scheduler] token_key": self.conf.scheduler.token_key, "[api] key": self.conf.api.key}
         absent = [f"{option} ({path})" for option, path in keys.items() if not Path(path).exists()]
         for option, path in keys.items():
             if Path(path).exists():
@@ -63,26 +63,26 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.SUCCESS)
 
     def _catalogue(self) -> Result:
-        return Result(Code.SUCCESS, f"{len(configured_catalogue(self._conf).functions)} functions")
+        return Result(Code.SUCCESS, f"{len(configured_catalogue(self.conf).functions)} functions")
 
     def _policy_file(self) -> Result:
-        make_enforcer(self._conf)
+        make_enforcer(self.conf)
         return Result(Code.SUCCESS)
 
     def _schema(self) -> Result:
-        with closing(open_store(self._conf)) as store:
+        with closing(open_store(self.conf)) as store:
             store.check_schema()
         return Result(Code.SUCCESS)
 
     def _journal(self) -> Result:
-        path = Path(self._conf.agent.state_dir) / "journal.sqlite"
+        path = Path(self.conf.agent.state_dir) / "journal.sqlite"
         if not path.exists():
             return Result(Code.SUCCESS, f"none on this machine: {path}")
         check_journal(path)
         return Result(Code.SUCCESS)
 
     def _placement(self) -> Result:
-        placement = open_placement(self._conf)
+        placement = open_placement(self.conf)
         if placement is None:
             return Result(Code.SUCCESS, "not used: [placement] auth_type is not set")
         placement.named("fpga_pool")  # any question will do
@@ -96,9 +96,10 @@ _NOT_CHECKED = 255
 def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
     """Return a check that fails where a look raises an error of the pool or of its configuration."""
 
-    def check(_: Checks) -> Result:
+    def check(checks: Checks) -> Result:
         try:
-            return look()
+            with wrong_values_named(checks.conf):
+                return look()
         except (FpgaPoolError, cfg.Error, OSError) as error:
             return Result(Code.FAILURE, one_line(error))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
+from fpga_pool.cli.daemons.process import attempt, connected, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps, peer_tls
 from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_key, public_keys, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
@@ -15,7 +15,7 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, limit_unreadable, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, limit_unreadable
 from fpga_pool.services.agent.endpoint import AgentEndpoint, LibraryEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
@@ -52,7 +52,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
                 f"another agent runs on {settings.state_dir}; give this one an [agent] state_dir of its own",
             )
         )
-        messages = transport(conf)
+        messages = connected(conf)
         identity = agent_identity(settings)
         scheduler = SchedulerAPI(messages, identity)
         clock = SteadyClock()

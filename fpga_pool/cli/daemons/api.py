@@ -8,11 +8,10 @@ from oslo_config import cfg
 
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.stack import api_identity, make_application
-from fpga_pool.cli.daemons.process import attempt, end_messages, instruments, run, serve_metrics
+from fpga_pool.cli.daemons.process import attempt, connected, end_messages, instruments, run, serve_metrics
 from fpga_pool.conf.catalogue import server_tls
 from fpga_pool.conf.services import KEYSTONE
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import transport
 
 
 @contextmanager
@@ -20,7 +19,7 @@ def api(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Run the API of this configuration."""
     with ExitStack() as ends:
         identity, tls = api_identity(conf), server_tls(conf, "api", "tls_cert", "tls_key")
-        messages = transport(conf)
+        messages = connected(conf)
         ends.callback(end_messages, [messages.cleanup])
         keystone = conf.api.auth_strategy == KEYSTONE
         metrics = instruments(conf)

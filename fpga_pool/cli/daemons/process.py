@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from importlib.metadata import version
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from oslo_config import cfg
 from oslo_log import log
@@ -37,7 +37,7 @@ from fpga_pool.conf.opts import LONGEST_S, check_values, read_files, register_op
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
-from fpga_pool.rpc.transport import MessagingError
+from fpga_pool.rpc.transport import MessagingError, transport
 
 LOG = logging.getLogger(__name__)
 
@@ -268,7 +268,17 @@ def complain(program: str, error: Exception, status: int) -> int:
     return status
 
 
-# ---- Metrics
+# ---- What every service has
+
+
+def connected(conf: cfg.ConfigOpts) -> Any:
+    """Return the transport of messages.
+
+    InvalidInput names an option of it that is wrong: where the library finds that, it tries again for ever.
+    """
+    made = transport(conf)
+    check_values(conf)
+    return made
 
 
 def instruments(conf: cfg.ConfigOpts) -> Instruments:

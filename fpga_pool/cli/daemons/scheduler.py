@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from fpga_pool.cli.daemons.process import add_to_reports, attempt, end_messages, instruments, run, serve_metrics
+from fpga_pool.cli.daemons.process import (
+    add_to_reports,
+    attempt,
+    connected,
+    end_messages,
+    instruments,
+    run,
+    serve_metrics,
+)
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.conf.scheduler import KEYSTONE, quota_limits
@@ -26,7 +34,7 @@ from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.loop import exclusive
@@ -72,7 +80,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             store.trace_statements()
         with store.reading() as tx:
             check_functions_in_use(tx.leases(), catalogue)
-        messages = transport(conf)
+        messages = connected(conf)
         metrics, placement = instruments(conf), open_placement(conf)
         service = SchedulerService(
             scheduler_settings(conf, name),

@@ -272,6 +272,24 @@ def start(process, *options):
             "[keystone_authtoken] auth_type: The plugin nosuch could not be",
         ),
         ("[keystone_authtoken]\nhttp_connect_timeout = soon\n", "[keystone_authtoken] http_connect_timeout: invalid"),
+        ("[keystone_authtoken]\ncafile = /nowhere\n", "[keystone_authtoken] cafile: /nowhere cannot be used: No such"),
+        ("[keystone_authtoken]\ncafile = /etc/passwd\n", "[keystone_authtoken] cafile: /etc/passwd cannot be used: "),
+        (
+            "[keystone_authtoken]\nkeyfile = /nowhere\n",
+            "[keystone_authtoken] keyfile: /nowhere cannot be read: ",
+        ),
+        (
+            "[keystone_authtoken]\nmemcache_security_strategy = MAC\n",
+            "[keystone_authtoken]: memcache_secret_key must be defined when a memcache_security_strategy is defined",
+        ),
+        (
+            "[DEFAULT]\ntransport_url = rabbit://a:b@127.0.0.1:1/\n[oslo_messaging_rabbit]\nssl_ca_file = /nowhere\n",
+            "[oslo_messaging_rabbit] ssl_ca_file: /nowhere cannot be used: No such file",
+        ),
+        (
+            "[profiler]\nenabled = true\nconnection_string = nosuch://\n",
+            "[profiler] connection_string: Driver not found for connection string: nosuch://",
+        ),
         ("[DEFAULT]\nrpc_response_timeout = soon\n", "[DEFAULT] rpc_response_timeout: invalid literal for int()"),
         ("[DEFAULT]\ntransport_url = nosuch\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
         ("[DEFAULT]\ntransport_url = nosuch://\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
