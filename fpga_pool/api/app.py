@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, get_origin
 
 import msgspec
@@ -23,7 +24,7 @@ from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_nam
 from fpga_pool.api.rates import Places, RequestRates
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
-from fpga_pool.model.codec import from_body, hints_of, read
+from fpga_pool.model.codec import bare, from_body, hints_of, read
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.preconditions import Seen, digest, version_of
 from fpga_pool.model.rest import rest_type, show
@@ -142,12 +143,15 @@ def _view(
 
 def _query(wanted: Any) -> Any:
     """Return the parameters of the request; InvalidInput where one is unknown or cannot be right."""
-    lists = {name for name, hint in hints_of(wanted).items() if get_origin(hint) is tuple}
+    hints = hints_of(wanted)
+    lists = {name for name, hint in hints.items() if get_origin(hint) is tuple}
+    dates = {name for name, hint in hints.items() if bare(hint) is datetime}
     given: dict[str, Any] = {}
     for name, texts in request.args.lists():
         if name not in lists and len(texts) > 1:
             raise InvalidInput(f"{name[:64]}: expected once, found {len(texts)} times")
-        given[name] = texts if name in lists else texts[0]
+        # A date is read strictly: otherwise a number would be one, too, in seconds since 1970.
+        given[name] = texts if name in lists else read(hints[name], texts[0], name) if name in dates else texts[0]
     return read(wanted, given, "", root="query", strict=False)
 
 

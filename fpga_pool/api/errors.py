@@ -27,6 +27,7 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.Conflict, 409),
     (exceptions.PreconditionFailed, 412),
     (exceptions.InvalidCatalogue, 500),
+    (exceptions.NoSuchPath, 404),
     (exceptions.InvalidInput, 400),
     (exceptions.TooManyRequests, 429),
     (exceptions.StorageFull, 507),
@@ -37,7 +38,7 @@ _NO_SUCH_PATH = "nothing has this path; /v1/openapi.json describes those there a
 
 #: Codes of what goes wrong before a resource is reached.
 HTTP_CODES = {
-    404: exceptions.NotFound.code,
+    404: exceptions.NoSuchPath.code,
     405: "fpga_pool.method_not_allowed",
     413: "fpga_pool.too_large",
     415: "fpga_pool.unsupported_media_type",

@@ -1,6 +1,7 @@
 """What `fpga-pool`, `fpga-pool-manage` and their commands have in common: groups of commands, errors, exit status."""
 
 import argparse
+import io
 from typing import Any
 
 from cliff.app import App
@@ -99,6 +100,11 @@ class CommandApp(App):
 
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""
+        if self.stderr is None:  # closed by the caller; what is printed to None would go to standard output
+            self.stderr = io.StringIO()
+        if self.stdout is None:
+            print(f"{self.NAME}: standard output is closed, so nothing was done", file=self.stderr)
+            return FAILED
         try:
             return super().run(argv)
         except SystemExit as exit_:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from fpga_pool.client import filters as f
 from fpga_pool.client.resources import next_marker, read, read_all, segment
-from fpga_pool.client.session import CREATE_PATIENCE_S, ApiSession, Login, create
+from fpga_pool.client.session import CREATE_PATIENCE_S, DEFAULT_ENDPOINT, ApiSession, Login, create
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.requests import (
@@ -35,8 +35,6 @@ from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rest import date
-
-DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
 #: What is listed.
 Listed = TypeVar("Listed", Batch, Design, Gang, Job, Task, Slot, Card, Host, GangProcessor, HistoryEntry, PoolEvent)

@@ -23,6 +23,7 @@ from fpga_pool.model.exceptions import (
     FpgaPoolError,
     InvalidAnswer,
     InvalidInput,
+    NoSuchPath,
     NotFound,
     ServiceUnavailable,
     TokenRequired,
@@ -68,8 +69,11 @@ BY_CODE = {
 #: A request that comes too early is repeated when the API says, and at last so long after its first try, in seconds.
 _PATIENCE_S = 60.0
 
-#: What OpenSSL says of a certificate, within all that those above it say.
+DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
+_HTTP = re.compile("https?://[^/]")
+#: What OpenSSL says of a certificate, and of another failure, within all that those above it say.
 _UNTRUSTED = re.compile(r"certificate verify failed: (.*?) \(")
+_NO_TLS = re.compile(r"\[SSL: \w+\] (.*?) \(")
 
 #: Connections kept open: as many as a batch has streams that ask for tickets.
 _CONNECTIONS = 64
@@ -106,6 +110,8 @@ class ApiSession:
     ) -> None:
         if cacert is not None and not Path(cacert).is_file():
             raise InvalidInput(f"cacert: no file {cacert}")
+        if endpoint and not _HTTP.match(endpoint):
+            raise InvalidInput(f"endpoint: expected a URL such as {DEFAULT_ENDPOINT}, found {endpoint!r}")
         self._timeout_s = timeout_s
         self._connect_retries = connect_retries
         self._http: requests.Session | None = None
@@ -173,9 +179,7 @@ class ApiSession:
         try:
             return self._adapter.request(path, method, **options)
         except ksa.SSLError as error:
-            untrusted = _UNTRUSTED.search(str(error))
-            why = f"its certificate is not trusted: {untrusted[1]}" if untrusted else str(error)
-            raise InvalidInput(f"{self.endpoint}: {why}") from error
+            raise InvalidInput(f"{self.endpoint}: {_mistrust(str(error))}") from error
         except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
         except (ksa.EndpointNotFound, ksa.MissingAuthPlugin) as error:
@@ -202,6 +206,9 @@ class ApiSession:
         if response.ok or not isinstance(errors, list) or not errors or not isinstance(errors[0], dict):
             raise self._foreign(response)
         error = errors[0]
+        if error.get("code") == NoSuchPath.code:
+            expected = f"expected the URL of its root, such as {DEFAULT_ENDPOINT}, without /v1"
+            raise NoSuchPath(f"{self.endpoint} is not where a pool's API begins: {expected}")
         raised = BY_CODE.get(str(error.get("code")), _by_status(response.status_code))(str(error.get("detail")))
         raised.add_note(f"request id: {error.get('request_id')}")
         raise raised
@@ -209,6 +216,14 @@ class ApiSession:
     def _foreign(self, response: requests.Response) -> FpgaPoolError:
         kind = InvalidAnswer if response.ok else _by_status(response.status_code)
         return kind(f"{self.endpoint} returned {response.status_code} without an error of the pool's API")
+
+
+def _mistrust(said: str) -> str:
+    """Return why no connection with TLS was made, of what all layers said."""
+    if untrusted := _UNTRUSTED.search(said):
+        return f"its certificate is not trusted: {untrusted[1]}"
+    failed = _NO_TLS.search(said)
+    return f"TLS failed: {failed[1]}; http:// is for an API without TLS" if failed else said
 
 
 def _retry_after_s(response: requests.Response) -> float:

@@ -19,6 +19,12 @@ class InvalidInput(FpgaPoolError):
     code = "fpga_pool.invalid_input"
 
 
+class NoSuchPath(InvalidInput):
+    """A request of a path that the API does not have."""
+
+    code = "fpga_pool.no_such_path"
+
+
 class InvalidAnswer(FpgaPoolError):
     """An answer that is not understood: it comes from no API of a pool, or from one of another version."""
 

@@ -15,8 +15,8 @@ from cliff.commandmanager import CommandManager
 
 from fpga_pool.cli.command import CommandApp, status_of
 from fpga_pool.client import Client
-from fpga_pool.client.api import DEFAULT_ENDPOINT
 from fpga_pool.client.cloud import cloud_login
+from fpga_pool.client.session import DEFAULT_ENDPOINT
 from fpga_pool.model.exceptions import FpgaPoolError, TokenRequired
 
 #: Where the commands are registered.

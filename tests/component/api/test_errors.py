@@ -61,7 +61,7 @@ def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/v1/nothing", 404, "fpga_pool.not_found"),
+        ("GET", "/v1/nothing", 404, "fpga_pool.no_such_path"),
         ("PUT", "/v1/batches", 405, "fpga_pool.method_not_allowed"),
         ("POST", "/v1/batches", 415, "fpga_pool.unsupported_media_type"),
     ],

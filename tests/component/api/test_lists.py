@@ -143,6 +143,14 @@ def test_hosts_are_filtered_by_whether_they_are_alive(api):
         ("/v1/batches?state=LATE", "state: expected one of PENDING, RUNNING"),
         ("/v1/batches?since=yesterday", "since: expected a date with a time zone"),
         ("/v1/batches?since=2026-01-01T00:00:00", "since: expected a date with a time zone"),
+        (
+            "/v1/batches?since=1700000000",
+            "since: expected a date with a time zone, such as 2026-01-31T12:00:00Z, found",
+        ),
+        (
+            "/v1/usage?start=20260131",
+            "start: expected a date with a time zone, such as 2026-01-31T12:00:00Z, found",
+        ),
         ("/v1/batches?sort=name", "sort: expected created_at with :asc or :desc"),
         ("/v1/batches?host=node-1", "unknown: ['host']"),
         ("/v1/slots?state=LATE", "state: expected one of EMPTY, LOADING"),

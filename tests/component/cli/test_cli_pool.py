@@ -1,6 +1,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 import uuid
 from dataclasses import replace
 
@@ -195,6 +197,22 @@ def test_pool_that_is_not_there_fails_in_one_line(run):
     answer = run("slot", "list", endpoint="http://127.0.0.1:9")
     assert answer.status == 1
     assert answer.err == "fpga-pool: no pool responds at http://127.0.0.1:9: is its API running there?\n"
+
+
+@pytest.mark.parametrize("words", ["slot list", "--help", "help", "batch --help", "slot drain node-1/sim0/slot0"])
+def test_without_a_standard_output_nothing_is_done_and_that_is_told(words):
+    done = program(f"{words} >&-")
+    assert (done.returncode, done.stderr) == (1, "fpga-pool: standard output is closed, so nothing was done\n")
+
+
+def test_without_a_standard_error_nothing_of_it_comes_on_standard_output():
+    done = program("--endpoint http://127.0.0.1:1 slot list 2>&-")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def program(line):
+    command = f"{sys.executable} -P -W ignore -m fpga_pool.cli.client.main {line}"
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_debug_tells_the_trace(run):

@@ -207,9 +207,25 @@ def test_endpoint_that_does_not_answer_in_time():
             client.slots()
 
 
-def test_endpoint_that_is_no_pool(pool, serve):
-    with Client(f"{serve(pool)}/v2") as client, pytest.raises(exceptions.NotFound):
+@pytest.mark.parametrize("below", ["/v1", "/wrong"])
+def test_an_endpoint_below_the_root_of_the_api_is_told_with_what_is_right(pool, serve, below):
+    expected = rf"{below} is not where a pool's API begins: expected the URL of its root, such as .*, without /v1"
+    with Client(f"{serve(pool)}{below}") as client, pytest.raises(exceptions.NoSuchPath, match=expected):
         client.slots()
+
+
+def test_an_endpoint_without_a_scheme_is_refused_before_it_is_asked():
+    expected = r"endpoint: expected a URL such as http://127\.0\.0\.1:9511, found 'node-1:9511'"
+    with pytest.raises(exceptions.InvalidInput, match=expected):
+        Client("node-1:9511")
+
+
+def test_an_endpoint_that_speaks_no_tls_is_told_in_few_words(pool, serve):
+    url = serve(pool).replace("http:", "https:")
+    with Client(url, connect_retries=0) as client, pytest.raises(exceptions.InvalidInput) as refused:
+        client.slots()
+    assert str(refused.value).startswith(f"{url}: TLS failed: ")
+    assert len(str(refused.value)) < 120
 
 
 def test_tokens_are_not_logged(client, pool, caplog):
