@@ -1,7 +1,9 @@
 # mypy: disable-error-code="empty-body"
 """Calls to the scheduler."""
 
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
@@ -273,6 +275,7 @@ class SchedulerAPI(SchedulerCalls):
         #: Name and run of the scheduler that answers: one that stalls takes its share of the topic's messages for a
         #: while, so calls go to a known one, until it does not respond.
         self._server: tuple[str, str] | None = None
+        self._heard_s = 0.0
 
     def _call(self, answer_type: Any, method: str, **arguments: Any) -> Any:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
@@ -288,9 +291,11 @@ class SchedulerAPI(SchedulerCalls):
         self._server = None
 
     def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
-        asks_any = self._any_server or method == "health"
-        server = (None, "") if asks_any else self._server or self._find()
-        return self._ask(timeout_s, method, *server, **arguments)
+        if self._any_server or method == "health":
+            return self._ask(timeout_s, method, **arguments)
+        answer = self._ask(timeout_s, method, *self._known(), **arguments)
+        self._heard_s = time.monotonic()
+        return answer
 
     def _ask(self, timeout_s: float, method: str, server: str | None = None, run: str = "", **arguments: Any) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
@@ -299,17 +304,28 @@ class SchedulerAPI(SchedulerCalls):
         ids = current_ids()  # those of this thread; the call is made in another
         return self._caller.run(lambda: self._client.call(server, run, method, plain, ids, **options), timeout_s)
 
-    def _find(self) -> tuple[str, str]:
-        """Return name and run of a scheduler that answers now."""
+    def _known(self) -> tuple[str, str]:
+        """Return name and run of the scheduler that answers; of another one that answers now, if it was silent."""
+        server = self._server
+        if server is None:
+            return self._find(None)
+        if time.monotonic() - self._heard_s <= FIND_S:
+            return server
+        # Its death would otherwise be noticed when calls to it have timed out, and those that are made until then.
+        return self._find(server[0], None)
+
+    def _find(self, *first: str | None) -> tuple[str, str]:
+        """Return name and run of a scheduler that answers now: of the first (None = any) that does so."""
         for attempt in range(FIND_ATTEMPTS):
+            server = first[min(attempt, len(first) - 1)]
             try:
-                found = self._caller.run(lambda: self._client.greet(None, FIND_S), FIND_S)
+                found = self._caller.run(partial(self._client.greet, server, FIND_S), FIND_S)
             except NO_ANSWER:
                 if attempt + 1 == FIND_ATTEMPTS:
                     raise
             else:
                 break
-        self._server = found
+        self._server, self._heard_s = found, time.monotonic()
         return found
 
     # Schedulers

@@ -1,5 +1,6 @@
 """The tables, and how they come to be."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,13 @@ def test_migrating_again_changes_nothing(store, make, saved):
     store.check_schema()
     with store.reading() as tx:
         assert tx.batch(batch.uuid) == batch
+
+
+def test_a_look_at_the_version_of_the_schema_is_nothing_for_the_log(store, caplog):
+    caplog.set_level(logging.INFO)
+    store.check_schema()
+    assert store.schema_version()
+    assert caplog.text == ""
 
 
 def test_an_empty_database_is_told_to_be_migrated(empty):

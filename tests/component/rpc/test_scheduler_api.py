@@ -1,0 +1,60 @@
+"""Which scheduler a caller asks."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from oslo_config import cfg
+
+from fpga_pool.model.messages.requests import Service
+from fpga_pool.rpc import scheduler_api
+from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
+from fpga_pool.rpc.scheduler_api import FIND_S, SchedulerAPI
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
+
+
+class Endpoint:
+    """Answers with nothing but the number of its calls."""
+
+    target = TARGET
+
+    def __init__(self):
+        self.calls = 0
+
+    @answers
+    def services(self, context: dict) -> list[Service]:
+        self.calls += 1
+        return []
+
+
+@pytest.fixture
+def schedulers():
+    """Two schedulers by name, each with its endpoint and its server; and a caller of them."""
+    messages, key = transport(cfg.CONF, "inprocess://"), Ed25519PrivateKey.generate()
+    made = {}
+    for name in ("one", "two"):
+        endpoint = Endpoint()
+        gate = Gate(lambda _role, _name: [key.public_key()], SCHEDULER_METHODS)
+        listening = server(messages, SCHEDULER_TOPIC, name, [endpoint], gate)
+        listening.start()
+        made[name] = endpoint, listening
+    yield made, SchedulerAPI(messages, Identity(Role.API, "one", key))
+    for _, listening in made.values():
+        listening.stop()
+        listening.wait()
+    messages.cleanup()
+
+
+def test_a_scheduler_that_was_silent_and_has_died_is_left_before_a_call_of_it_times_out(schedulers, monkeypatch):
+    made, caller = schedulers
+    caller.services()
+    caller.services()
+    (asked,) = [name for name, (endpoint, _) in made.items() if endpoint.calls == 2]  # it stays with one
+    dead = made[asked][1]
+    dead.stop()
+    dead.wait()
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * FIND_S)
+    monkeypatch.setattr(scheduler_api, "time", later)
+    assert caller.services() == []
+    assert sorted(endpoint.calls for endpoint, _ in made.values()) == [1, 2]
