@@ -9,13 +9,16 @@ from flask import Flask, current_app, g, request
 from oslo_context.context import RequestContext, generate_request_id
 from oslo_middleware.request_id import ENV_REQUEST_ID, GLOBAL_REQ_ID
 
-from fpga_pool.model.exceptions import InvalidInput, NotFound, TokenRequired
+from fpga_pool.model.exceptions import InvalidInput, NotFound, ServiceUnavailable, TokenRequired
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 #: Project and user of a request that names none, where nobody authenticates.
 DEFAULT_ID = "demo"
 #: Roles of a request that names none, where nobody authenticates: all that Keystone has.
 ALL_ROLES = "admin,manager,member,reader,service"
+
+#: In the environment of a request whose token could not be checked.
+ENV_NO_KEYSTONE = "fpga_pool.no_keystone"
 
 _SCHEDULER = "fpga_pool_scheduler"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -57,7 +60,7 @@ def number() -> None:
 
 
 def identify() -> RequestContext:
-    """Return the caller; TokenRequired if its token is missing or invalid.
+    """Return the caller; TokenRequired if its token is missing or invalid, ServiceUnavailable if that is not known.
 
     Keystone's middleware has checked the token and set the headers of the caller.  Without it (`noauth`) they are
     believed as they are sent, which is why such a server listens on loopback only.
@@ -65,6 +68,8 @@ def identify() -> RequestContext:
     ids = {"request_id": g.request_id, "global_request_id": g.global_request_id}
     if current_app.config["KEYSTONE"]:
         if request.environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+            if request.environ.get(ENV_NO_KEYSTONE):
+                raise ServiceUnavailable("Keystone does not answer, which checks the tokens; try again later")
             raise TokenRequired("a valid token of Keystone is required in X-Auth-Token")
         caller = RequestContext.from_environ(request.environ, **ids)
     else:

@@ -48,30 +48,6 @@ def _set_defaults(conf: cfg.ConfigOpts) -> None:
     cors.set_defaults(allow_headers=_ALLOWED, expose_headers=_EXPOSED)
 
 
-def _authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
-    # Loaded where it is used only: it brings a client of Keystone.
-    from keystoneauth1.exceptions import ClientException
-    from keystonemiddleware import auth_token
-    from keystonemiddleware.exceptions import ConfigurationError
-
-    for group, options in auth_token.list_opts():
-        conf.register_opts(options, group)
-    # A service token without a service's role would extend the life of any expired token.
-    conf.set_default("service_token_roles_required", True, "keystone_authtoken")
-    # The decision is the application's: documents of versions are public, and an error has the form of all others.
-    settings = {"oslo_config_config": conf, "delay_auth_decision": True}
-    check_values(conf)
-    try:
-        checked: WSGIApplication = auth_token.AuthProtocol(application, settings)
-    except TypeError as error:
-        raise InvalidInput(f"[keystone_authtoken] auth_version: {error}") from None
-    except ConfigurationError as error:
-        raise InvalidInput(f"[keystone_authtoken]: {error}") from None
-    except ClientException as error:  # of the plug-in that auth_type names
-        raise InvalidInput(f"[keystone_authtoken] auth_type: {error}") from None
-    return checked
-
-
 def api_identity(conf: cfg.ConfigOpts) -> Identity:
     """Return as whom this process signs its calls of schedulers."""
     return Identity(Role.API, socket.gethostname(), private_key("[api] key", conf.api.key))
@@ -103,7 +79,10 @@ def _make(
     )
     inner: WSGIApplication = app.wsgi_app
     if keystone:
-        inner = _authenticated(inner, conf)
+        # Loaded where it is used only: it brings a client of Keystone.
+        from fpga_pool.api.tokens import authenticated
+
+        inner = authenticated(inner, conf)
     if is_profiled(conf):
         from osprofiler.web import WsgiMiddleware
 

@@ -128,7 +128,7 @@ class ListFlows(LongLister):
 
 
 class ListServices(PoolLister):
-    """List schedulers and agents, and whether they are up.
+    """List schedulers and agents, and whether they are up. Each process of the API answers at its /healthcheck.
 
     Example: fpga-pool service list -f json
     """

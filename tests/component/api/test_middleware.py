@@ -73,3 +73,21 @@ def test_an_api_on_loopback_has_its_health_and_metrics_beside_it_but_not_for_web
     detailed = "[healthcheck]\ndetailed = true\n"
     assert said in answer(detailed, path).text
     assert answer(detailed, path, "evil.test").status_code == 400
+
+
+def test_a_token_that_keystone_is_not_there_to_check_is_not_said_to_be_invalid(pool, tmp_path):
+    file = tmp_path / "api.conf"
+    absent = "http://127.0.0.1:1/v3"
+    file.write_text(
+        f"[keystone_authtoken]\nauth_type = password\nauth_url = {absent}\nwww_authenticate_uri = {absent}\n"
+        "username = fpga_pool\npassword = x\nhttp_request_max_retries = 0\n"
+    )
+    conf = cfg.ConfigOpts()
+    register_opts(conf, policies=False)
+    conf([f"--config-file={file}"], project="fpga_pool")
+    api = Client(make_application(conf, pool, keystone=True))
+    found = api.get("/v1/slots", headers={"X-Auth-Token": "of somebody"})
+    assert (found.status_code, found.json["errors"][0]["code"]) == (503, "fpga_pool.unavailable")
+    assert found.json["errors"][0]["detail"].startswith("Keystone does not answer")
+    assert api.get("/v1/slots").status_code == 401
+    assert api.get("/", headers={"X-Auth-Token": "of somebody"}).status_code == 200
