@@ -11,6 +11,7 @@ from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import Design, DesignState
+from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -128,6 +129,11 @@ class Reads(FamilyReads):
     def excluded_hosts(self) -> list[str]:
         """Return the living hosts of the shard whose agents have no key any more."""
         return list(self._execute(statements.EXCLUDED_HOSTS, Host).scalars())
+
+    def enrolment(self, host: str) -> Enrolment | None:
+        """Return the enrolment of a host; None where nothing is known of it."""
+        row = self._execute(statements.by_key(Enrolment, lock=False), values={"key": host}).one_or_none()
+        return None if row is None else from_columns(Enrolment, row)
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""

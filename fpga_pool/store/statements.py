@@ -271,6 +271,9 @@ LEASES_OF_HOLDERS = _scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "k
 #: Function, board and coefficients of the refitted time models.
 FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TIME_MODELS.c.b_s_per_byte)
 
+#: Name and key of every host that has a key.
+HOST_KEYS = select(ENROLMENTS.c.host, ENROLMENTS.c.key).where(ENROLMENTS.c.key != "")
+
 # ---- Designs
 
 #: The functions of the designs in one of `states`.

@@ -19,20 +19,12 @@ from fpga_pool.model.messages.counters import HostCounters, HostLoad
 from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.store import columns, engine
+from fpga_pool.store import columns, engine, statements
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
-from fpga_pool.store.tables import (
-    ENROLMENTS,
-    HOSTS,
-    SCHEDULERS,
-    SHARDS,
-    TIME_MODELS,
-    from_columns,
-    to_columns,
-)
+from fpga_pool.store.tables import ENROLMENTS, HOSTS, SCHEDULERS, SHARDS, TIME_MODELS, from_columns, to_columns
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 LOG = logging.getLogger(__name__)
@@ -136,7 +128,7 @@ class Store:
 
         Transactions on a shard are serialised. Decisions made before are committed as its owner: StaleEpoch if the
         shard was lost since. Without an owner (a request of another process) the transaction acts for the present one.
-        NotFound if there is no such shard.
+        One that changes nothing leaves the generation of the shard as it was. NotFound if there is no such shard.
         """
         with self._turn(shard), self._writing() as connection:
             if owner is None:
@@ -149,7 +141,10 @@ class Store:
             tx = SqlTransaction(connection, found, self._memory, generations | {shard: found.pool_generation})
             yield tx
             tx.flush()
-        self._memory.follow(shard, found.pool_generation, tx.committed())
+            if not tx.has_written and (begun := connection.get_transaction()) is not None:
+                begun.rollback()  # nothing is written to disk, and nobody has to look again
+        if tx.has_written:
+            self._memory.follow(shard, found.pool_generation, tx.committed())
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
@@ -305,6 +300,11 @@ class Store:
             rows = connection.execute(all_of(Enrolment).order_by(ENROLMENTS.c.host))
             return [from_columns(Enrolment, row) for row in rows]
 
+    def host_keys(self) -> dict[str, str]:
+        """Return the key of each host that has one."""
+        with translated(), self._single_reads.connect() as connection:
+            return dict(connection.execute(statements.HOST_KEYS).tuples().all())
+
     def change_enrolment(
         self, host: str, change: Callable[[Enrolment | None, int], Enrolment | None]
     ) -> tuple[Enrolment | None, Enrolment | None]:
@@ -384,12 +384,6 @@ class Store:
 
 
 # Enrolment, within a transaction that takes in what an agent says ------------------------------------------------
-
-
-def enrolment_of(connection: Connection, host: str) -> Enrolment | None:
-    """Return the enrolment of a host; None where nothing is known of it."""
-    row = connection.execute(by_key(Enrolment, lock=False), {"key": host}).one_or_none()
-    return None if row is None else from_columns(Enrolment, row)
 
 
 def confirm_place(connection: Connection, host: str, address: str, node: str) -> None:

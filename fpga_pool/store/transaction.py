@@ -145,6 +145,8 @@ class SqlTransaction(RememberingReads):
         self.changed_batches: set[str] = set()
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
+        #: Whether there is something to commit.
+        self.has_written = False
 
     @property
     def shard(self) -> Shard:
@@ -153,7 +155,8 @@ class SqlTransaction(RememberingReads):
 
     @property
     def connection(self) -> Connection:
-        """The connection, for statements on rows that the transaction has not read."""
+        """The connection, for statements on rows that the transaction has not read; to write with, too."""
+        self.has_written = True
         return self._connection
 
     def batch(self, uuid: str) -> Batch:
@@ -246,7 +249,7 @@ class SqlTransaction(RememberingReads):
             self.flush([Server])
             for name in names:
                 self._known.pop((Server, name), None)
-            self._connection.execute(removal(Server), {"keys": sorted(names)})
+            self.connection.execute(removal(Server), {"keys": sorted(names)})
 
     def send(self, command: Command) -> None:
         self._commands.append(changed(command, request_id=self.request_id) if self.request_id else command)
@@ -254,7 +257,7 @@ class SqlTransaction(RememberingReads):
     def drop_commands(self, host: str) -> None:
         self.flush([Command])
         mine = COMMANDS.c.shard == self.shard.name, COMMANDS.c.host == host, COMMANDS.c.slot != ""
-        self._connection.execute(delete(COMMANDS).where(*mine))
+        self.connection.execute(delete(COMMANDS).where(*mine))
 
     def record_run(self, run: Run) -> None:
         if run.job in self._completions:
@@ -263,7 +266,7 @@ class SqlTransaction(RememberingReads):
 
     def forget_run(self, job_uuid: str) -> None:
         if self._completions.pop(job_uuid, None) is None:
-            self._connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
+            self.connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
@@ -311,7 +314,7 @@ class SqlTransaction(RememberingReads):
         counted = [row | {"changed_in": self._generation} for row in now.values()]
         for begin in range(0, len(counted), ROWS_PER_CALL):
             with translated():
-                self._connection.execute(statement, only(names, counted[begin : begin + ROWS_PER_CALL]))
+                self.connection.execute(statement, only(names, counted[begin : begin + ROWS_PER_CALL]))
 
     def _change(self, cls: type, stored: Mapping[str, Any], *, published: bool) -> None:
         if not stored:
@@ -324,7 +327,7 @@ class SqlTransaction(RememberingReads):
         ]
         with translated():
             found = "the_key", "the_generation"
-            matched = self._connection.execute(change(cls, names), only((*names, *found), rows))
+            matched = self.connection.execute(change(cls, names), only((*names, *found), rows))
         if matched.rowcount != len(rows):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed concurrently; read it and retry")
 
@@ -342,7 +345,7 @@ class SqlTransaction(RememberingReads):
             extra = {"changed_in": self._generation} if cls in CHANGES_ARE_ASKED_FOR else {}
             rows = [to_columns(thing) | extra for thing in things]
             with translated():
-                self._connection.execute(insertion(cls), only(given_in(cls, rows), rows))
+                self.connection.execute(insertion(cls), only(given_in(cls, rows), rows))
 
     def refuse_stored(self, cls: type, keys: list[str]) -> None:
         """Raise DuplicateId if one of these exists."""

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
 from support.servers.process import resident_bytes
 
-#: Heartbeats before it is measured, of which each is compared in full.
-WARM_BEATS = 3
+#: Heartbeats of each before it is measured: all have been compared in full since the last one joined.
+WARM_BEATS = 2 * FULL_EVERY
 MEASURED_S = 15.0
 TICKS_PER_S = 100
 
@@ -34,8 +35,9 @@ def test_many_agents(scheduler_process, rabbitmq, agents, interval_s):
         database_url,
         f"node{agents}-{interval_s:g}",
     ]
+    warm_s = WARM_BEATS * interval_s
     with subprocess.Popen(
-        [*beating, str(agents), str(interval_s), str(MEASURED_S)],
+        [*beating, str(agents), str(interval_s), str(warm_s), str(MEASURED_S)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -43,7 +45,7 @@ def test_many_agents(scheduler_process, rabbitmq, agents, interval_s):
         assert load.stdout.readline() == "ready\n"
         load.stdin.write("go\n")
         load.stdin.flush()
-        time.sleep(WARM_BEATS * interval_s)
+        time.sleep(warm_s)
         pids = {"scheduler": pool.pid("scheduler-1"), "load": load.pid}
         before, idle = {name: cpu_s(pid) for name, pid in pids.items()}, idle_s()
         time.sleep(MEASURED_S)

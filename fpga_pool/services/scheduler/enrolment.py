@@ -38,6 +38,7 @@ class KeyRing:
         self._clock = clock
         self._lock = threading.Lock()
         self._of_hosts: dict[str, Ed25519PublicKey] = {}
+        self._texts: dict[str, str] = {}
         self._read_s = -KEYS_AGE_S
         self._offers = Allowance(*OFFERS)
         self._offers_of: dict[str, Allowance] = {}
@@ -86,11 +87,15 @@ class KeyRing:
     def _read(self) -> None:
         self._read_s = time.monotonic()
         try:
-            enrolments = self._store.enrolments()
+            texts = self._store.host_keys()
         except FpgaPoolError as error:  # those of before are good meanwhile
             LOG.warning("the keys of hosts cannot be read: %s", error)
             return
-        self._of_hosts = {one.host: key_of_text(one.key) for one in enrolments if one.key}
+        same = texts.items() & self._texts.items()
+        self._of_hosts = {
+            host: self._of_hosts[host] if (host, text) in same else key_of_text(text) for host, text in texts.items()
+        }
+        self._texts = texts
 
 
 def invite(store: Store, host: str, now_s: float) -> str:

@@ -1,19 +1,21 @@
 """Intake of the agents' heartbeats, by any scheduler.
 
 A heartbeat that says the same as the one before costs no transaction: that the host lives is noted for all hosts
-together.  Now and then every one is compared with the database in full, so that nothing stays different for long.
+together.  As long as its shard changes, every one is compared with the database in full now and then, so that nothing
+stays different for long.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotEnrolled, NotFound
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.objects.hosts import require_known_place
+from fpga_pool.model.objects.pool import Shard
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
 from fpga_pool.model.rules.shared.sharding import ShardRule
@@ -21,7 +23,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
-from fpga_pool.store.store import LastBeat, Store, confirm_place, enrolment_of
+from fpga_pool.store.store import LastBeat, Store, confirm_place
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -38,8 +40,10 @@ class _Known:
 
     content: Heartbeat
     beat: int
-    repeats: int = 0
-    has_flows: bool = False
+    #: With which generation of which shard it was compared.
+    shard: str
+    generation: int
+    repeats: int
 
 
 class HeartbeatIntake:
@@ -55,6 +59,8 @@ class HeartbeatIntake:
         #: Hosts whose life, flows or counters were not noted yet, and their last heartbeats.
         self._alive: dict[str, LastBeat] = {}
         self._shards: dict[str, str] = {}
+        #: Those of the shards, as they were a moment ago.
+        self._generations: Mapping[str, int] = {}
         self._compared_s = 0.0
 
     def claim(self, host: str, agent_id: str) -> None:
@@ -73,19 +79,18 @@ class HeartbeatIntake:
         if self._says_nothing_new(heard, content):
             return []
         try:
-            repairs = self._writer(self._shard_of(heard.host, heard.availability_zone)).run(
-                lambda tx: self._apply(tx, heard)
-            )
+            writer = self._writer(self._shard_of(heard.host, heard.availability_zone))
+            repairs, found = writer.run(lambda tx: self._apply(tx, heard))
         except FpgaPoolError:
             with self._lock:
                 self._known.pop(heard.host, None)
             raise
         with self._lock:
+            self._note(heard)
             # Where something was reconciled the next one is compared in full as well.
-            known = self._known.get(heard.host)
-            if heard.flows or heard.counters or (known is not None and known.has_flows):
-                self._note(heard)
-            self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0, bool(heard.flows))
+            self._known[heard.host] = _Known(
+                content, heard.beat, found.name, found.pool_generation, FULL_EVERY if repairs else 0
+            )
         return repairs
 
     def report(self, host: str, agent_id: str, numbered: list[tuple[int, Report]]) -> list[str]:
@@ -111,24 +116,25 @@ class HeartbeatIntake:
             alive, self._alive = self._alive, {}
         if alive:
             self._store.note_alive(alive, self._clock())
-            with self._store.reading() as tx:
-                returning = tx.lost_hosts() & alive.keys()
+            with self._store.looking() as tx:
+                generations, returning = tx.generations(), tx.lost_hosts() & alive.keys()
             with self._lock:
+                self._generations = generations
                 for host in returning & self._known.keys():
                     self._known[host].repeats = FULL_AT_LATEST
         return False
 
-    def _apply(self, tx: Transaction, heard: Heartbeat) -> list[Repair]:
-        connection = cast("SqlTransaction", tx).connection
-        enrolment = enrolment_of(connection, heard.host)
+    def _apply(self, tx: Transaction, heard: Heartbeat) -> tuple[list[Repair], Shard]:
+        stored = cast("SqlTransaction", tx)
+        enrolment = stored.enrolment(heard.host)
         # Keys are read now and then: one that was revoked since must not bring back a host that was lost for that.
         if enrolment is None or not enrolment.key:
             raise NotEnrolled(f"host {heard.host}: its key was revoked")
         repairs = apply_heartbeat(tx, heard, self._clock())
         require_known_place(enrolment, heard.data_address, heard.node)
         if not enrolment.data_address:
-            confirm_place(connection, heard.host, heard.data_address, heard.node)
-        return repairs
+            confirm_place(stored.connection, heard.host, heard.data_address, heard.node)
+        return repairs, tx.shard
 
     def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:
         with self._lock:
@@ -136,10 +142,10 @@ class HeartbeatIntake:
             if known is None or heard.agent_id != known.content.agent_id:
                 return False
             require_later(heard, known.content.boot, known.beat)  # the database may not know of that one yet
-            if self._is_due(known.repeats + 1) or content != known.content or heard.unreported:
+            if content != known.content or heard.unreported or self._is_due(known):
                 return False
             known.repeats += 1
-            known.beat, known.has_flows = heard.beat, bool(heard.flows)
+            known.beat = heard.beat
             self._note(heard)
             return True
 
@@ -149,11 +155,12 @@ class HeartbeatIntake:
         counters = heard.counters or (before.counters if before is not None and before.boot == heard.boot else None)
         self._alive[heard.host] = LastBeat(heard.boot, heard.beat, heard.flows, counters)
 
-    def _is_due(self, repeats: int) -> bool:
-        """Return whether a host that said the same so often is compared in full now."""
-        now_s = time.monotonic()
-        apart = now_s - self._compared_s >= FULL_APART_S
-        if repeats < FULL_EVERY or not (apart or repeats >= FULL_AT_LATEST):
+    def _is_due(self, known: _Known) -> bool:
+        """Return whether a host that says the same again is compared in full now."""
+        repeats, now_s = known.repeats + 1, time.monotonic()
+        if repeats < FULL_EVERY or self._generations.get(known.shard) == known.generation:
+            return False
+        if now_s - self._compared_s < FULL_APART_S and repeats < FULL_AT_LATEST:
             return False
         self._compared_s = now_s
         return True

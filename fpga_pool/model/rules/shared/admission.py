@@ -140,7 +140,8 @@ def note_servers(tx: Transaction, heartbeat: Heartbeat) -> None:
             tx.add(Server(name=f"{heartbeat.host}/{observed.uuid}", host=heartbeat.host, **facts))
         elif changed(known, **facts) != known:
             tx.save(changed(known, **facts))
-    tx.remove_servers([server.name for server in gone.values()])
+    if gone:
+        tx.remove_servers([server.name for server in gone.values()])
 
 
 def servers_among(tx: Transaction, jobs: Iterable[_Sent]) -> Mapping[str, Server]:

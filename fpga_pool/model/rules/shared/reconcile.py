@@ -32,7 +32,7 @@ from fpga_pool.model.rules.gang.reports import (
     note_process_progress,
     refuse_foreign_processors,
 )
-from fpga_pool.model.rules.instance.instances import compare_hold, instance_leases
+from fpga_pool.model.rules.instance.instances import compare_hold
 from fpga_pool.model.rules.shared.admission import note_servers
 from fpga_pool.model.rules.shared.changes import change_job, change_slot, displace_jobs, send
 from fpga_pool.model.rules.shared.reports import require_agent
@@ -56,11 +56,13 @@ class Repair:
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
     """Store the observed state of a host, and reconcile differences from the desired state.
 
+    Where there is none nothing is stored: that the host lives is for the caller to note.
+
     Raises
     ------
     StaleEpoch If the host has executed commands of a later owner of the shard.
     HostTaken If another agent that is not lost reports for the host.
-    LateMessage If a later heartbeat of this agent was received before.
+    LateMessage If a later heartbeat of this agent was stored before.
     InvalidInput If it names a slot or processor that cannot belong to the host, or invalid links.
 
     """
@@ -77,7 +79,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     ]
     stored = {slot.name for slot in tx.slots(heartbeat.host)}
     behind = _missed(tx, heartbeat, returned=returned)
-    held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
+    held = {lease.slot: lease for lease in tx.leases(slots=stored) if lease.of_instance}
     for observed in heartbeat.slots:
         new = observed.slot not in stored
         if new:
@@ -190,8 +192,9 @@ def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
 
 
 def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
-    """Store the reported host; return whether it was lost and is back now."""
-    facts = {
+    """Store the reported host, unless all that is new is that it lives; return whether it was lost and is back now."""
+    lives: dict[str, Any] = {"beat": heartbeat.beat, "heard_at": now_s}
+    facts: dict[str, Any] = {
         "egress_bps": heartbeat.egress_bps,
         "ingress_bps": heartbeat.ingress_bps,
         "data_address": heartbeat.data_address,
@@ -204,15 +207,13 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         "node": heartbeat.node,
         "agent_id": heartbeat.agent_id,
         "boot": heartbeat.boot,
-        "beat": heartbeat.beat,
-        "heard_at": now_s,
         "alive": True,
     }
     try:
         host = tx.host(heartbeat.host, heard=True)
     except NotFound:
         history = created(now_s, _UP)
-        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, history=history, **facts))  # type: ignore[arg-type]
+        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, history=history, **facts, **lives))
         return False
     if heartbeat.agent_id != host.agent_id:
         if host.alive:
@@ -224,7 +225,8 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         facts["history"] = with_event(host.history, now_s, HOST_RETURNED, _LOST, _UP)
     elif heartbeat.boot != host.boot:
         facts["history"] = with_event(host.history, now_s, "AgentRestarted", _UP, _UP)
-    tx.save(replace(host, **facts))  # type: ignore[arg-type]
+    if (known := replace(host, **facts)) != host:
+        tx.save(replace(known, **lives))
     return not host.alive
 
 

@@ -1,13 +1,16 @@
 """Heartbeats and reports, as far as the database is spared and impostors are not believed."""
 
+import threading
 import time
 import uuid
 
 import pytest
+from sqlalchemy import event
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
 from fpga_pool.model.messages.agents import JobStarted, ObservedFlow
 from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
 from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
@@ -42,13 +45,32 @@ def test_a_heartbeat_that_says_nothing_new_changes_no_shard_and_is_noted(running
     until(lambda: beat(running) == heartbeats[-1].beat)
 
 
+def break_slot(bench, agent):
+    """Have the database say of a slot what its agent does not."""
+    name = agent.heartbeat(bench.clock()).slots[0].slot
+    with bench.store.transaction("default") as tx:
+        tx.save(changed(tx.slot(name), state=SlotState.FAULTED))
+    return name
+
+
+def slot_state(bench, name):
+    with bench.store.reading() as tx:
+        return tx.slot(name).state
+
+
 def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent, monkeypatch):
     monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
-    before = generation(running)
-    for _ in range(3 * FULL_EVERY):
-        running.api.heartbeat(agent.heartbeat(running.clock()))
-    assert generation(running) == before + 3
+    for _ in range(2):
+        broken = break_slot(running, agent)
+        for beats in range(2 * FULL_EVERY):
+            assert slot_state(running, broken) is SlotState.FAULTED or beats == FULL_EVERY
+            running.service.heartbeat_intake.flush()
+            running.api.heartbeat(agent.heartbeat(running.clock()))
+            if slot_state(running, broken) is SlotState.EMPTY:
+                break
+        else:
+            pytest.fail("nothing was compared")
 
 
 def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent, monkeypatch):
@@ -56,12 +78,36 @@ def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent,
     monkeypatch.setattr(heartbeat_intake, "FULL_AT_LATEST", 2 * FULL_EVERY)
     running.service.ownership.pause()
     running.service.heartbeat_intake._compared_s = time.monotonic()
-    before = generation(running)
+    broken = break_slot(running, agent)
     for _ in range(2 * FULL_EVERY - 1):
         running.api.heartbeat(agent.heartbeat(running.clock()))
-    assert generation(running) == before
+    assert slot_state(running, broken) is SlotState.FAULTED
+    running.service.heartbeat_intake.flush()  # so that it is known that the shard has changed
     running.api.heartbeat(agent.heartbeat(running.clock()))
-    assert generation(running) == before + 1
+    assert slot_state(running, broken) is SlotState.EMPTY
+
+
+def test_heartbeats_without_news_need_no_statement_where_their_shard_does_not_change(running, agent, monkeypatch):
+    """They are noted together, whatever their number: one statement, a look at shards and one at lost hosts."""
+    monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
+    running.service.ownership.pause()
+    intake = running.service.heartbeat_intake
+    for _ in range(2 * FULL_EVERY):  # it has been compared since the shard changed last
+        intake.heartbeat(agent.heartbeat(running.clock()))
+        intake.flush()
+    monkeypatch.setattr(intake, "flush", lambda: False)  # nobody else does
+    mine, statements = threading.get_ident(), []
+    event.listen(
+        running.store.engine,
+        "before_cursor_execute",
+        lambda *call: statements.append(call[2]) if threading.get_ident() == mine else None,
+    )
+    for _ in range(10 * FULL_EVERY):
+        assert intake.heartbeat(agent.heartbeat(running.clock())) == []
+    assert statements == []
+    monkeypatch.undo()
+    intake.flush()
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "SELECT"]
 
 
 def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(running, agent, until):

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -217,7 +218,10 @@ class Pool:
     def heard(self, heartbeat):
         """Returns the repairs as pairs."""
         with self.tx() as tx:
-            return [(repair.subject, repair.reason) for repair in apply_heartbeat(tx, heartbeat, self.now_s)]
+            repairs = apply_heartbeat(tx, heartbeat, self.now_s)
+            # What the services note of all hosts together.
+            tx.save(replace(tx.host(heartbeat.host), beat=heartbeat.beat, heard_at=self.now_s))
+        return [(repair.subject, repair.reason) for repair in repairs]
 
     def report(self, *reports, host="h0"):
         host = host or "h0"  # a job that has no place is told of by somebody who is wrong
