@@ -56,10 +56,10 @@ def _require(condition: bool, message: str) -> None:
 
 def _refuse(mask: ArrayLike, message: str) -> None:
     """Raise a ValueError if `mask` is true anywhere, naming the first place: ``seconds[3, 1]: negative``."""
-    places = np.argwhere(np.asarray(mask))
-    if len(places):
+    wrong = np.asarray(mask)
+    if wrong.any():
         name, what = message.split(":", 1)
-        raise ValueError(f"{name}[{', '.join(str(i) for i in places[0])}]:{what}")
+        raise ValueError(f"{name}[{', '.join(str(i) for i in np.argwhere(wrong)[0])}]:{what}")
 
 
 _LIMITS = ("egress_bps", "ingress_bps", "requester_ingress_bps", "responder_egress_bps")

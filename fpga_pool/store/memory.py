@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Select
 
 from fpga_pool.model.objects.pool import ENDED_JOBS, Host, Job, JobState, Lease, Slot
+from fpga_pool.model.transaction import Backlog
 from fpga_pool.store import statements
 from fpga_pool.store.reads import Reads
 from fpga_pool.store.statements import Scoped
@@ -32,6 +33,8 @@ class ShardMemory:
 
     generation: int
     values: Mapping[type, Mapping[str, Any]]
+    #: What waits at each slot; None = not read in this generation.
+    backlogs: Sequence[Backlog] | None = None
 
 
 class Memory:
@@ -71,7 +74,14 @@ class Memory:
             values = {cls: _with(of_class, changes.get(cls)) for cls, of_class in known.values.items()}
             if len(values[Job]) > JOBS:
                 values[Job] = dict(list(values[Job].items())[-JOBS // 2 :])
-            self._shards[name] = replace(known, generation=generation + 1, values=values)
+            self._shards[name] = ShardMemory(generation=generation + 1, values=values)
+
+    def learn_backlogs(self, name: str, generation: int, found: Sequence[Backlog]) -> None:
+        """Remember what waits at the slots of a shard, if it is remembered in this generation."""
+        with self._lock:
+            known = self._shards.get(name)
+            if known is not None and known.generation == generation:
+                self._shards[name] = replace(known, backlogs=found)
 
 
 def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -158,6 +168,17 @@ class RememberingReads(Reads):
         if host is None or not self._list_from(Slot):
             return super().slots(host)
         return [slot for slot in self._whole(Slot, statements.ALL_SLOTS) if slot.host == host]
+
+    def backlogs(self) -> Sequence[Backlog]:
+        """Read at most once in a generation of the shard: to look at all jobs under way takes long."""
+        shard = self._shards_remembered().get(self._scope)
+        if shard is None or self._memory is None or Job in self._before or Job in self._added:
+            return super().backlogs()
+        if shard.backlogs is not None:
+            return shard.backlogs
+        found = super().backlogs()
+        self._memory.learn_backlogs(self._scope, shard.generation, found)
+        return found
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         self._recall(Job, uuids)

@@ -90,7 +90,7 @@ class Changes:
         self._waiting = 0
         #: The batches that changed last, as far as that is known without reading them.
         self._last: OrderedDict[str, Committed] = OrderedDict()
-        #: By shard, the latest generation that was noted.
+        #: By shard, in which generation the last transaction that was noted has left it.
         self._noted: dict[str, int] = {}
 
     def last(self, batch_uuid: str) -> Committed | None:
@@ -136,20 +136,33 @@ class Changes:
                 yield tx
             committed = _committed(tx)
             with self._lock:
-                if tx.shard.pool_generation < self._noted.get(tx.shard.name, 0):
+                found, noted = tx.shard.pool_generation, self._noted.get(tx.shard.name, 0)
+                if found < noted:
                     committed = {}  # a later transaction was noted before this one: readers look for themselves
                 else:
-                    self._noted[tx.shard.name] = tx.shard.pool_generation
+                    if found > noted:  # another process has changed the shard meanwhile
+                        self._last.clear()
+                    self._noted[tx.shard.name] = found + tx.has_written
                 for batch_uuid in tx.changed_batches:
-                    self._keep(batch_uuid, committed.get(batch_uuid))
+                    told = committed.get(batch_uuid) or (self._continued(batch_uuid, tx) if found >= noted else None)
+                    self._keep(batch_uuid, told)
                     for watch in self._watches.get(batch_uuid, ()):
-                        watch.tell(committed.get(batch_uuid))
+                        watch.tell(told)
             try:
                 self._observer(tx)
             except Exception:  # what is committed must not look as if it were not
                 LOG.exception("a committed change was not counted")
 
         return transaction
+
+    def _continued(self, batch_uuid: str, tx: SqlTransaction) -> Committed | None:
+        """Return how a transaction that changed all jobs of a batch, but not the batch itself, has left it."""
+        last, batches = self._last.get(batch_uuid), {batch.uuid for _, batch in tx.changes(Batch)}
+        jobs = [changed(job, history=()) for _, job in tx.changes(Job) if job.batch_uuid == batch_uuid]
+        if last is None or batch_uuid in batches or len(jobs) < last.batch.jobs:
+            return None
+        jobs.sort(key=lambda job: job.index)
+        return Committed(batch=last.batch, jobs=jobs, seen={tx.shard.name: tx.shard.pool_generation + 1})
 
     def _keep(self, batch_uuid: str, committed: Committed | None) -> None:
         self._last.pop(batch_uuid, None)

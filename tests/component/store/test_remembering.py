@@ -89,6 +89,25 @@ def test_a_change_by_another_process_is_seen(store, other, pool):
     assert learn(store)[1][0].state is SlotState.READY
 
 
+def test_what_waits_at_slots_is_read_once_in_a_generation(store, other, pool, statements):
+    job = pool[2]
+    with store.reading(SHARD) as tx:
+        (before,) = tx.backlogs()
+    statements.clear()
+    with store.transaction(SHARD) as tx:
+        assert tx.backlogs() == [before]
+        assert not [said for said in statements if "max(" in said]
+        tx.save(replace(tx.job(job.uuid), order=before.last_order + 1))
+        changed = tx.backlogs()
+    assert [one.last_order for one in changed] == [before.last_order + 1]
+    with store.reading(SHARD) as tx:
+        assert tx.backlogs() == changed
+    with other.transaction(SHARD) as tx:
+        tx.save(replace(tx.job(job.uuid), order=7))
+    with store.reading(SHARD) as tx:
+        assert [one.last_order for one in tx.backlogs()] == [7]
+
+
 def test_what_is_added_and_removed_is_seen(store, pool, make):
     with store.transaction(SHARD) as tx:
         tx.add(make.slot(region="2"))

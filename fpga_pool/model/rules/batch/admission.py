@@ -23,7 +23,7 @@ from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.admission import as_stored, check_function, check_input, known_requesters, owned
 from fpga_pool.model.rules.shared.changes import change_job, send, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.rules.shared.sharding import Work, assign, parts
+from fpga_pool.model.rules.shared.sharding import Work, assign, open_jobs, parts
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 
@@ -57,7 +57,7 @@ def admit_batch(
     hosts, slots = tx.hosts(), tx.slots()
     check_batch(request.jobs, known_requesters(tx, hosts, request.jobs, request.project_id), slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
-    shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
+    shards = parts(catalogue, slots, hosts, open_jobs(tx, slots))
     places = assign(work, shards, split=settings.shards.split_batches)
     batch, jobs = as_stored(request, request.policy, request.jobs, places, now_s)
     before = [owned_batch(tx, uuid, request.project_id) for uuid in dict.fromkeys(request.after)]

@@ -19,6 +19,7 @@ from fpga_pool.model.rules.shared.admission import (
     some,
 )
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.shared.sharding import open_jobs
 from fpga_pool.model.transaction import Transaction
 
 
@@ -44,7 +45,7 @@ def create_pipeline(
         _check_input(subtask, where, requesters, settings)
         if not _fits_cpu(subtask.function, slots, catalogue):
             check_function(subtask.function, f"{where}.function", catalogue, slots)
-    shard = _shard_for({subtask.function for subtask in order}, slots, catalogue, tx.jobs_by_shard())
+    shard = _shard_for({subtask.function for subtask in order}, slots, catalogue, open_jobs(tx, slots))
     uuids = {subtask.name: subtask.uuid for subtask in order}
     batch, jobs = as_stored(request, PIPELINE_POLICY, order, [shard] * len(order), now_s)
     jobs = [

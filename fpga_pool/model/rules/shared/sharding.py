@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, Host, Slot
+from fpga_pool.model.transaction import Transaction
 
 #: What `ShardRule.by` can be.
 BY_NUMBER, BY_ZONE = "number", "availability_zone"
@@ -63,6 +64,11 @@ class Work:
     function: str
     seconds: float
     input_bytes: int
+
+
+def open_jobs(tx: Transaction, slots: Sequence[Slot]) -> dict[str, int]:
+    """Return how many jobs of each shard have not ended; nothing where these slots leave no choice between shards."""
+    return tx.jobs_by_shard() if len({slot.shard for slot in slots}) > 1 else {}
 
 
 def parts(

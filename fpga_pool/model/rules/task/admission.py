@@ -17,6 +17,7 @@ from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, che
 from fpga_pool.model.rules.shared.admission import as_stored, emptiest, known_requesters, owned
 from fpga_pool.model.rules.shared.changes import change_task
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.shared.sharding import open_jobs
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import counted, shared
@@ -43,7 +44,7 @@ def create_task(
     slots = tx.slots()
     requesters = known_requesters(tx, tx.hosts(), requested, request.project_id)
     check_batch(requested, requesters, slots, catalogue, settings, each="shares")
-    shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
+    shard = _shard_for(request, slots, catalogue, open_jobs(tx, slots))
     task = Task(
         **shared(request, Task) | {"shares": count},
         slots=request.most_slots,

@@ -92,6 +92,7 @@ class Transaction:
         self.changed_batches = set(batches)
         self.shard = Shard(name="default", owner="", epoch=0, renewed_at=0.0, pool_generation=generation)
         self._changed = changed
+        self.has_written = True
 
     def __enter__(self):
         return self
