@@ -144,9 +144,9 @@ class BatchProblem:
         """Whether loads of some accelerators have to wait for each other."""
         return bool(self.load_s.any()) and len(np.unique(self.port)) < self.accelerators
 
-    def only(self, jobs: Ints) -> "BatchProblem":
-        """Return the problem of some of the jobs, (N,) their indices, in this order."""
-        return replace(self, **{name: getattr(self, name)[jobs] for name in _OF_JOBS})
+    def only(self, jobs: Ints, **instead: Floats) -> "BatchProblem":
+        """Return the problem of some of the jobs, (N,) their indices, in this order; with some arrays `instead`."""
+        return replace(self, **{name: getattr(self, name)[jobs] for name in _OF_JOBS} | instead)
 
     def _fill_optional(self) -> None:
         jobs, accelerators, requesters = self.jobs, self.accelerators, len(self.egress_bps)

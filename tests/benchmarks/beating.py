@@ -135,7 +135,8 @@ def main(url, database_url, prefix, agents, interval_s, warm_s, seconds):
     begin.set()
     for agent in all_of_them:
         agent.join()
-    times_s = [took_s for agent in all_of_them for asked_s, took_s in agent.times_s if asked_s >= measured_from_s]
+    asked = [one for agent in all_of_them for one in agent.times_s]
+    times_s = [took_s for asked_s, took_s in asked if measured_from_s <= asked_s < until[0]]
     print(json.dumps({"times_s": times_s, "unanswered": sum(agent.unanswered for agent in all_of_them)}), flush=True)
 
 

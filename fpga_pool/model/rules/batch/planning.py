@@ -323,7 +323,7 @@ def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: f
     makespan_s, completion_s = plan.makespan_s, plan.completion_s
     if len(rows) < problem.jobs:
         makespan_s, completion_s = ends_of(problem, plan, rows)
-        bound_s = completion_bound_s = min(simple_bound_s(alone(problem.only(rows))), makespan_s)
+        bound_s = completion_bound_s = min(simple_bound_s(alone(problem, rows)), makespan_s)
     else:
         bound_s, completion_bound_s = _proven_bounds_s(problem, plan)
     return BatchPlanned(
@@ -341,9 +341,12 @@ def ends_of(problem: BatchProblem, plan: BatchPlan, rows: Ints) -> tuple[float, 
     return makespan_s, max(makespan_s, float(plan.result_end_s[np.isin(plan.result_job, rows)].max(initial=0.0)))
 
 
-def alone(problem: BatchProblem) -> BatchProblem:
-    """Return a problem as if nothing were there before it."""
-    return replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
+def alone(problem: BatchProblem, jobs: Ints | None = None) -> BatchProblem:
+    """Return a problem, or that of some of its jobs (n,), as if nothing were there before it."""
+    nothing = floats([])
+    if jobs is None:
+        return replace(problem, ready_s=nothing, release_s=nothing)
+    return problem.only(jobs, ready_s=nothing, release_s=nothing)
 
 
 def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:

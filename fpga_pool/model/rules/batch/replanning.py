@@ -307,7 +307,7 @@ def _promise(
 def promise_among_others(asked: ReplanProblem, found: Replan, rows: Ints, dispatched_at: float) -> BatchPlanned:
     """Return what a plan that was made together with work under way promises to a batch, with the jobs `rows` (n,)."""
     # What runs or moves is only expected to end when the plan says: it may end, or be cancelled, at once.
-    bound_s = simple_bound_s(alone(asked.underway.problem.only(rows)))
+    bound_s = simple_bound_s(alone(asked.underway.problem, rows))
     makespan_s, completion_s = ends_of(asked.underway.problem, found.plan, rows)
     return BatchPlanned(
         dispatched_at=dispatched_at,
