@@ -320,7 +320,7 @@ class SimulatedAgent:
             self._feed(e.InputUnavailable(job=uuid, attempt=attempt, message=problem))
         else:
             self._inputs.add(uuid)
-            self._feed(e.InputArrived(job=uuid))
+            self._feed(e.InputArrived(job=uuid, took_s=self._surroundings.input_age_s(job.assignment)))
 
     def _record_ends(self, _: i.RecordEnds) -> None:
         """Record ends at once; the clients have each result when it has moved as planned."""

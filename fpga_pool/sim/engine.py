@@ -73,6 +73,9 @@ class Surroundings(Protocol):
     def arrives_at(self, assignment: AssignJob) -> float:
         """Return when the last byte of an attempt's input arrives, as things go now."""
 
+    def input_age_s(self, assignment: AssignJob) -> float | None:
+        """Return the time since the first byte of an attempt's input arrived; None where all of it comes at once."""
+
     def lost_source(self, assignment: AssignJob) -> str:
         """Return why the results that are an attempt's input cannot be read, as the pool says; "" = they can."""
 

@@ -10,6 +10,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.messages.agents import AssignJob, Command, InputSource, ObservedSlot, Report
 from fpga_pool.model.messages.gangs import GangReport, ObservedProcess, ObservedProcessor
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import CPU, Job
 from fpga_pool.model.objects.progress import moved_bytes, planned_bytes
 from fpga_pool.model.rules.batch.planning import known_time_models
@@ -141,6 +142,8 @@ class Course:
         self.report = report
         #: When the client of an attempt begins to send, as (job, attempt).
         self._sends_at: dict[tuple[str, int], float] = {}
+        #: When the input of an attempt begins to come, or has begun.
+        self._began_at: dict[tuple[str, int], float] = {}
 
     def arrives_at(self, assignment: AssignJob) -> float:
         job = self._job(assignment)
@@ -148,9 +151,19 @@ class Course:
         if assignment.sources:
             if not all(self._is_present(source.host) for source in assignment.sources):
                 return self._engine.now_s + RETRY_S
-            return begun_at + sum(self._copy_s(source, job.host) for source in assignment.sources)
+            copied_s = sum(self._copy_s(source, job.host) for source in assignment.sources)
+            if copied_s > 0.0:
+                self._note_begin(job, begun_at)
+            return begun_at + copied_s
         moved_s = job.transfer[-1].end_s if job.transfer else self._unplanned_s(job)
-        return begun_at + moved_s + self._behind_s(job)
+        behind_s = self._behind_s(job)
+        if moved_s > 0.0 and job.input_bytes > SMALL_INPUT_BYTES:
+            self._note_begin(job, begun_at + (job.transfer[0].begin_s if job.transfer else 0.0) + behind_s)
+        return begun_at + moved_s + behind_s
+
+    def input_age_s(self, assignment: AssignJob) -> float | None:
+        began_at = self._began_at.get((assignment.job, assignment.attempt))
+        return None if began_at is None else self._engine.now_s - began_at
 
     def lost_source(self, assignment: AssignJob) -> str:
         if assignment.sources:
@@ -181,6 +194,11 @@ class Course:
     def _job(self, assignment: AssignJob) -> Job:
         with self._store.reading() as tx:
             return tx.job(assignment.job)
+
+    def _note_begin(self, job: Job, at: float) -> None:
+        """Note when an input begins to come; once it has begun a change of its plan changes nothing of that."""
+        if self._began_at.get((job.uuid, job.attempt), math.inf) > self._engine.now_s:
+            self._began_at[job.uuid, job.attempt] = at
 
     def _unplanned_s(self, job: Job) -> float:
         """Return how long an input takes that moves without a plan, alone on its way."""

@@ -13,7 +13,7 @@ from cliff.columns import FormattableColumn
 from cliff.formatters.table import TableFormatter
 
 from fpga_pool.client import BatchResult, JobOutcome
-from fpga_pool.model.objects.pool import Job, place_kind
+from fpga_pool.model.objects.pool import Job
 
 Row = tuple[Any, ...]
 Table = tuple[Sequence[str], Sequence[Row]]
@@ -91,21 +91,18 @@ def join(*parts: object) -> str:
     return "  ".join(str(part) for part in parts if part)
 
 
-_OF_JOBS = ("index", "name", "function", "state", "attempt", "slot", "compute_s", "reason")
+_OF_JOBS = ("uuid", "index", "name", "function", "state", "attempt", "slot", "compute_s", "reason", "place")
 
 
 def as_jobs(jobs: Sequence[Job]) -> Shown:
     """Return the jobs of a batch."""
-    plain = [
-        {"uuid": job.uuid, **{name: getattr(job, name) for name in _OF_JOBS}, "place": place_kind(job.slot)}
-        for job in jobs
-    ]
+    plain = [{name: getattr(job, name) for name in _OF_JOBS} for job in jobs]
     return as_lines(plain, map(_job_line, jobs))
 
 
 def _job_line(job: Job) -> str:
     took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
-    return join(str(job.index), job.name, job.function, job.state, place_kind(job.slot), job.slot, took, job.reason)
+    return join(str(job.index), job.name, job.function, job.state, job.place, job.slot, took, job.reason)
 
 
 def shown(name: str, value: Any) -> Any:

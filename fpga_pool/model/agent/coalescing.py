@@ -15,11 +15,11 @@ _PASSING = (SlotState.BUSY, SlotState.READY)
 def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
     """Return the reports without those that a later one makes superfluous; the last is always among them.
 
-    The end of an attempt says when it was staged and started; a slot that was busy or ready and is so again was never
-    anything that the pool had to know.
+    The end of an attempt says when its transfer began, and when it was staged and started; a slot that was busy or
+    ready and is so again was never anything that the pool had to know.
     """
     ends = {_attempt(report): report for _, report in numbered if isinstance(report, JobFinished)}
-    times: dict[tuple[str, int], dict[str, float]] = {}
+    times: dict[tuple[str, int], dict[str, float | None]] = {}
     next_states: dict[str, SlotState] = {}
     kept: list[Numbered] = []
     for number, report in reversed(numbered):
@@ -29,8 +29,7 @@ def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
             if report.state in _PASSING and following in _PASSING:
                 continue
         elif isinstance(report, InputStaged | JobStarted) and _attempt(report) in ends:
-            name = "staged_at" if isinstance(report, InputStaged) else "started_at"
-            times.setdefault(_attempt(report), {}).setdefault(name, report.at)
+            times[_attempt(report)] = _told(report) | times.get(_attempt(report), {})
             continue
         kept.append((number, report))
     return [(number, _with_times(report, times)) for number, report in reversed(kept)]
@@ -40,8 +39,12 @@ def _attempt(report: InputStaged | JobStarted | JobFinished) -> tuple[str, int]:
     return report.job, report.attempt
 
 
-def _with_times(report: Report, times: Mapping[tuple[str, int], Mapping[str, float]]) -> Report:
-    if not isinstance(report, JobFinished):
-        return report
-    reported = times.get(_attempt(report), {})
-    return changed(report, staged_at=reported.get("staged_at"), started_at=reported.get("started_at"))
+def _told(report: InputStaged | JobStarted) -> dict[str, float | None]:
+    """Return the times that a report tells, by their names in that of the end."""
+    if isinstance(report, JobStarted):
+        return {"started_at": report.at}
+    return {"transfer_began_at": report.transfer_began_at, "staged_at": report.at}
+
+
+def _with_times(report: Report, times: Mapping[tuple[str, int], Mapping[str, float | None]]) -> Report:
+    return changed(report, **times.get(_attempt(report), {})) if isinstance(report, JobFinished) else report

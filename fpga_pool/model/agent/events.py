@@ -56,6 +56,8 @@ class InputArrived(AgentEvent, frozen=True, kw_only=True):
     """The complete input of a job is in its file, checked and synced."""
 
     job: str
+    #: Since its first byte came; None where that is not known, or all of it came at once.
+    took_s: float | None = None
 
 
 class InputUnavailable(AgentEvent, frozen=True, kw_only=True):

@@ -79,7 +79,8 @@ def about(job: HeldJob, now_s: float) -> dict[str, Any]:
 
 def _staged(job: HeldJob, event: InputArrived, now_s: float) -> Outcome:
     staged = job.at(Phase.STAGED)
-    return staged, [KeepJob(staged), Report(InputStaged(**about(job, now_s)))]
+    began_at = None if event.took_s is None else now_s - event.took_s
+    return staged, [KeepJob(staged), Report(InputStaged(**about(job, now_s), transfer_began_at=began_at))]
 
 
 def _retimed(job: HeldJob, event: RetimeJob, now_s: float) -> Outcome:

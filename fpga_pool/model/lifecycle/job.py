@@ -137,6 +137,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         flow="",
         moved_bytes=None,
         moved_at=None,
+        transfer_began_at=None,
         staged_at=None,
         started_at=None,
     )
@@ -180,19 +181,22 @@ def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:
-    return changed(job, state=JobState.STAGED, staged_at=event.at), []
+    return changed(job, state=JobState.STAGED, transfer_began_at=event.transfer_began_at, staged_at=event.at), []
 
 
 def _started(job: Job, event: JobStarted, now_s: float) -> Outcome:
     return changed(job, state=JobState.RUNNING, started_at=event.at), []
 
 
+#: What the end of a short job tells of the steps before.
+_EARLIER_TIMES = ("transfer_began_at", "staged_at", "started_at")
+
+
 def _finished(job: Job, event: JobFinished, now_s: float) -> Outcome:
     finished = changed(
         job,
         state=JobState.RESULT_HELD,
-        staged_at=job.staged_at if event.staged_at is None else event.staged_at,
-        started_at=job.started_at if event.started_at is None else event.started_at,
+        **{name: at for name in _EARLIER_TIMES if (at := getattr(event, name)) is not None},
         finished_at=event.at,
         compute_s=event.compute_s,
         result_bytes=event.result_bytes,

@@ -225,6 +225,9 @@ class FlowSeen(JobReport, frozen=True, kw_only=True):
 class InputStaged(JobReport, frozen=True, kw_only=True):
     """The responder holds the whole input."""
 
+    #: When its first byte came; None where all came at once, was here already, or began before the agent's start.
+    transfer_began_at: ReportedMoment | None = None
+
 
 class JobStarted(JobReport, frozen=True, kw_only=True):
     """The job computes."""
@@ -236,6 +239,7 @@ class JobFinished(JobReport, frozen=True, kw_only=True):
     compute_s: Duration
     result_bytes: ResultBytes
     result_sha256: Sha256
+    transfer_began_at: ReportedMoment | None = None
     staged_at: ReportedMoment | None = None
     started_at: ReportedMoment | None = None
 

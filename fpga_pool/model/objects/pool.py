@@ -211,7 +211,9 @@ class Job:
     #: How much of the input its responder had at a moment, while that is not as planned.
     moved_bytes: Internal[int | None] = None
     moved_at: Internal[Moment | None] = None
-    #: What happened.
+    #: What happened.  First, when the first byte of the input came: reported once all of it is there; None where that
+    #: came at once, was there already, or had begun before the agent was started.
+    transfer_began_at: Moment | None = None
     staged_at: Moment | None = None
     started_at: Moment | None = None
     finished_at: Moment | None = None
@@ -232,7 +234,7 @@ class Job:
     @property
     def place(self) -> str:
         """What `slot` is: "slot" or "cpu"; "" = none."""
-        return place_kind(self.slot)
+        return "" if not self.slot else CPU if is_cpu(self.slot) else "slot"
 
     @property
     def expected_at(self) -> Moment | None:
@@ -244,11 +246,6 @@ class Job:
 def is_cpu(slot_name: str) -> bool:
     """Return whether a place (host/card/region) is a worker of its host's CPU pool."""
     return slot_name.split("/")[1:2] == [CPU]
-
-
-def place_kind(slot_name: str) -> str:
-    """Return what a place is: "slot" or "cpu"; "" = none."""
-    return "" if not slot_name else CPU if is_cpu(slot_name) else "slot"
 
 
 def input_due_at(job: Job) -> float:

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from fpga_pool.model.agent import events as e
@@ -89,15 +90,16 @@ class Gatherer:
         place.unlink(missing_ok=True)
         sources = job.assignment.sources
         here = [self._held_here(source) for source in sources]
+        begun = partial(self._shell.meter.begun, job.uuid, job.attempt)
         tickets = {} if all(here) else {ticket.job: ticket for ticket in self._tickets(job.uuid, job.attempt)}
         if len(sources) == 1:
-            self._fetch(sources[0], tickets.get(sources[0].job), place)
+            self._fetch(sources[0], tickets.get(sources[0].job), place, begun)
             return
         piece = place.with_name(f"{place.name}.piece.part")
         try:
             with place.open("xb") as whole:
                 for source in sources:
-                    self._fetch(source, tickets.get(source.job), piece)
+                    self._fetch(source, tickets.get(source.job), piece, begun)
                     with piece.open("rb") as part:
                         shutil.copyfileobj(part, whole)
                     piece.unlink()
@@ -110,8 +112,8 @@ class Gatherer:
         held = self._shell.get(source.job) if source.host == self._host else None
         return held is not None and (held.phase, held.attempt) == (Phase.HELD, source.attempt)
 
-    def _fetch(self, source: InputSource, ticket: SourceTicket | None, place: Path) -> None:
-        """Have one result at a place, checked and durable."""
+    def _fetch(self, source: InputSource, ticket: SourceTicket | None, place: Path, begun: Callable[[], None]) -> None:
+        """Have one result at a place, checked and durable; `begun` is called when bytes come from another host."""
         if ticket is None:
             self._take(source, place)
             return
@@ -121,7 +123,7 @@ class Gatherer:
             )
         tls = (self._peer_tls or ssl.create_default_context()) if ticket.tls else None
         with connect((ticket.address, ticket.port), CONNECT_S, ssl_context=tls, cancel=self._ending) as connection:
-            result = connection.fetch(ticket.token, place, RESULT_S)
+            result = connection.fetch(ticket.token, place, RESULT_S, lambda _: begun())
         if result.sha256 != source.result_sha256:
             raise _Differs(f"the result of job {source.job} on host {source.host} has changed")
 

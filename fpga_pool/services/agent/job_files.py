@@ -174,6 +174,8 @@ class FlowMeter:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._measured: dict[tuple[str, int], _Measured] = {}
+        #: When the first bytes came; None = before this agent was started.
+        self._began_s: dict[tuple[str, int], float | None] = {}
 
     def received(self, job: str, attempt: int, total_bytes: int) -> None:
         """Note how much of an input has come; of a stream that is new, the time begins with this."""
@@ -181,14 +183,32 @@ class FlowMeter:
             found = self._measured.get((job, attempt))
             if found is None or total_bytes < found.now_bytes:
                 self._measured[job, attempt] = _Measured(self._now_s(), total_bytes, total_bytes)
+                self._began_s.setdefault((job, attempt), self._now_s())
             else:
                 found.now_bytes = total_bytes
+
+    def begun(self, job: str, attempt: int) -> None:
+        """Note that bytes of an input have come whose rate is of no interest."""
+        with self._lock:
+            self._began_s.setdefault((job, attempt), self._now_s())
+
+    def missed(self, job: str, attempt: int) -> None:
+        """Note that bytes of an input have come nobody knows when."""
+        with self._lock:
+            self._began_s[job, attempt] = None
+
+    def age_s(self, job: str, attempt: int) -> float | None:
+        """Return the time since the first byte of an input came; None where that is not known."""
+        with self._lock:
+            began_s = self._began_s.get((job, attempt))
+        return None if began_s is None else self._now_s() - began_s
 
     def measure(self, waiting: Container[tuple[str, int]]) -> tuple[ObservedFlow, ...]:
         """Return the rates since this was called last; inputs of attempts that do not wait any more are forgotten."""
         now_s = self._now_s()
         with self._lock:
             self._measured = {key: flow for key, flow in self._measured.items() if key in waiting}
+            self._began_s = {key: at_s for key, at_s in self._began_s.items() if key in waiting}
             for flow in self._measured.values():
                 if (passed_s := now_s - flow.at_s) >= SHORTEST_S:
                     flow.bps = 8.0 * (flow.now_bytes - flow.then_bytes) / passed_s

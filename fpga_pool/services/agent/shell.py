@@ -180,6 +180,9 @@ class AgentShell:
         """Take up what the journal holds after a restart."""
         self.files.make_directories()
         jobs, slots = self._journal.jobs(), self.machine.state.slots
+        for job in jobs:
+            if job.phase is Phase.WAITING and self.files.received_bytes(job.uuid):
+                self.meter.missed(job.uuid, job.attempt)
         staged = (Phase.STAGED, Phase.RUNNING)
         self.feed(
             e.Restarted(
@@ -247,9 +250,9 @@ class AgentShell:
         """Note that the input of an attempt comes from a source."""
         self.feed(e.StreamSeen(job=uuid, attempt=attempt, source=source))
 
-    def staged(self, uuid: str) -> None:
-        """Note that a job's input is complete, in its file."""
-        self.feed(e.InputArrived(job=uuid))
+    def staged(self, uuid: str, took_s: float | None = None) -> None:
+        """Note that a job's input is complete, in its file; and for how long it has been coming, if that is known."""
+        self.feed(e.InputArrived(job=uuid, took_s=took_s))
 
     def staged_from(self, job: HeldJob, source: Path) -> bool:
         """Take a complete file as the input of an attempt; False if that attempt does not wait for it any more."""
@@ -258,7 +261,7 @@ class AgentShell:
                 return False
             place_file(source, self.files.input_path(job.uuid))
             self._without_files.discard(job.uuid)
-            self.staged(job.uuid)
+            self.staged(job.uuid, self.meter.age_s(job.uuid, job.attempt))
         return True
 
     def staged_small(self, inputs: Sequence[tuple[str, bytes]]) -> None:

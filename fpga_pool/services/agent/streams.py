@@ -42,7 +42,7 @@ class Streams:
     def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
         """Queue the job for its slot."""
         self._current(grant)
-        self._jobs.staged(grant.job)
+        self._jobs.staged(grant.job, self._jobs.meter.age_s(grant.job, grant.attempt))
 
     def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
         """Return the end of the job."""

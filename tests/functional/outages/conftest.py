@@ -115,7 +115,8 @@ class Work:
         self.until(COMPLETED=len(self._payloads))
         for job in self.jobs():
             assert [entry.event for entry in job.history].count("JobFinished") == 1
-            happened = [job.created_at, job.staged_at, job.started_at, job.finished_at, job.ended_at]
+            times = ("created_at", "transfer_began_at", "staged_at", "started_at", "finished_at", "ended_at")
+            happened = [at for name in times if (at := getattr(job, name)) is not None]
             assert not in_order or happened == sorted(happened), job
         wait_until(self._nothing_is_left, "slots without a lease, an empty outbox")
 

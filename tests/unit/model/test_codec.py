@@ -156,8 +156,11 @@ def test_an_optional_field_takes_nothing_or_its_type():
 
 
 FINISHED = to_plain(
-    JobFinished(job="j", attempt=1, at=1.0, compute_s=1.0, result_bytes=1, result_sha256="0" * 64, staged_at=1.0)
-)
+    JobFinished(
+        job="j", attempt=1, at=1.0, compute_s=1.0, result_bytes=1, result_sha256="0" * 64, transfer_began_at=0.5,
+        staged_at=1.0,
+    )
+)  # fmt: skip
 SHAPED = to_plain(
     ShapeFlow(
         job="j", attempt=1, source_address="::1", source_port=1, destination_address="::2", destination_port=1,
@@ -176,6 +179,7 @@ SHAPED = to_plain(
         (Action, SHAPED, "attempt", [-1, 2**63]),
         (Report, FINISHED, "at", [1e300, -1.0, inf, 253402300800]),
         (Report, FINISHED, "staged_at", [1e300, inf]),
+        (Report, FINISHED, "transfer_began_at", [-1.0, 1e300, inf]),
         (Report, FINISHED, "compute_s", [inf, -1.0, 1e300]),
         (Report, FINISHED, "result_bytes", [-5, 2**63]),
         (Report, FINISHED, "result_sha256", ["zz", "0" * 63, "0" * 64 + "\n", "A" * 64]),

@@ -111,6 +111,9 @@ class LivePool:
     def arrives_at(self, assignment):
         return self.engine.now_s
 
+    def input_age_s(self, assignment):
+        return None
+
     def received_bytes(self, assignment):
         return assignment.input_bytes
 

@@ -55,6 +55,9 @@ class Surroundings:
     def arrives_at(self, assignment):
         return 0.0
 
+    def input_age_s(self, assignment):
+        return None
+
     def received_bytes(self, assignment):
         return 0
 

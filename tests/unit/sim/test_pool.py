@@ -7,6 +7,7 @@ from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import AssignJob
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -101,7 +102,18 @@ def test_a_job_starts_after_its_input_has_moved(make_pool):
     outcome = pool.run_batch(away, Ect())
     remote = next(job for job in outcome.jobs if job.host == "node-2")
     # 2 MB at 8 Mbit/s take 2 s, then 0.25 s to stage; the load is done by then.
+    assert remote.transfer_began_at == 0.0
     assert remote.staged_at == remote.started_at == pytest.approx(2.25)
+    # The other input is on its own host: nothing is transferred.
+    assert [job.transfer_began_at for job in outcome.jobs if job.host == "node-1"] == [None]
+
+
+def test_a_small_input_comes_at_once_and_its_transfer_has_no_begin(make_pool):
+    pool = make_pool(hosts=2, settings=NO_LEAD, delays=NO_DELAY)
+    outcome = pool.run_batch(batch(["flow"] * 2, SMALL_INPUT_BYTES), Ect())
+    remote = next(job for job in outcome.jobs if job.host == "node-2")
+    # 64 KiB at 8 Mbit/s.
+    assert (remote.transfer_began_at, remote.staged_at) == (None, pytest.approx(0.065536))
 
 
 def test_a_second_batch_finds_the_functions_loaded(make_pool):

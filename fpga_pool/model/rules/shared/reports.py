@@ -84,7 +84,7 @@ def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
 
 def _by_now(report: Report, now_s: float) -> Report:
     """Return a report without times after now: a host whose clock is wrong makes no history of the future."""
-    times = {name: getattr(report, name, None) for name in ("at", "staged_at", "started_at")}
+    times = {name: getattr(report, name, None) for name in ("at", "transfer_began_at", "staged_at", "started_at")}
     ahead = {name: now_s for name, at in times.items() if at is not None and at > now_s}
     return changed(report, **ahead) if ahead else report
 

@@ -186,8 +186,8 @@ def _create_jobs() -> None:
         *_columns(INTEGER, "index", "input_bytes", "attempt", "excused", "order", "changed_in", "generation"),
         *_columns(NUMBER, "created_at", "done", "input_due_at", "event_at"),
         *_columns(INTEGER, "moved_bytes", "result_bytes", nullable=True),
-        *_columns(NUMBER, "dispatched_at", "start_s", "end_s", "moved_at", "staged_at", nullable=True),
-        *_columns(NUMBER, "started_at", "finished_at", "ended_at", "compute_s", nullable=True),
+        *_columns(NUMBER, "dispatched_at", "start_s", "end_s", "moved_at", "transfer_began_at", nullable=True),
+        *_columns(NUMBER, "staged_at", "started_at", "finished_at", "ended_at", "compute_s", nullable=True),
     )
     op.create_index("ix_jobs_last_event", "jobs", ["event_at"])
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard", "project_id", "created_at"])

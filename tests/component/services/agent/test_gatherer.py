@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.messages.agents import InputSource
+from fpga_pool.model.messages.agents import InputSource, InputStaged
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.values import changed
 from fpga_pool.services.agent import gatherer as gatherer_module
@@ -61,12 +61,19 @@ def staged(jobs):
     return jobs.files.input_path("reader").read_bytes()
 
 
-def test_one_large_result_of_the_same_host_is_used_in_place(jobs, commands, gather):
+def arrival(journal):
+    """Return what was reported when the input was complete."""
+    (report,) = (one for _, one in journal.reports(100) if isinstance(one, InputStaged) and one.job == "reader")
+    return report
+
+
+def test_one_large_result_of_the_same_host_is_used_in_place(jobs, commands, gather, journal):
     source = hold(jobs, commands, "a", LARGE)
     gather()
     jobs.order(reader(commands, source))
     assert staged(jobs) == LARGE
     assert jobs.files.input_path("reader").samefile(jobs.files.result_path("a"))
+    assert arrival(journal).transfer_began_at is None
     jobs.order(commands.release("a"))
     assert jobs.files.input_path("reader").read_bytes() == LARGE
 
@@ -103,7 +110,7 @@ def other(tmp_path, clock, commands):
     journal.close()
 
 
-def test_a_result_of_another_host_is_copied_and_stays_there(jobs, commands, gather, other, new_commands):
+def test_a_result_of_another_host_is_copied_and_stays_there(jobs, commands, gather, other, new_commands, journal):
     held, ticket = other
     source = hold(held, new_commands(), "a", LARGE)
     source = InputSource(job="a", attempt=1, host="h1", result_bytes=len(LARGE), result_sha256=source.result_sha256)
@@ -111,6 +118,7 @@ def test_a_result_of_another_host_is_copied_and_stays_there(jobs, commands, gath
     jobs.order(reader(commands, source))
     assert staged(jobs) == LARGE
     assert held.get("a").phase is Phase.HELD
+    assert arrival(journal).transfer_began_at < arrival(journal).at
 
 
 def test_tls_settings_that_are_given_mean_tls_or_an_error(jobs, commands, gather, other, new_commands, caplog):

@@ -25,6 +25,18 @@ def test_a_restarted_agent_goes_on_with_what_it_held(jobs, new_jobs, commands, p
     assert reported() == before
 
 
+@pytest.mark.parametrize("left", [b"half of it", b""])
+def test_the_begin_of_a_transfer_is_not_known_if_it_was_before_the_restart(jobs, new_jobs, commands, journal, left):
+    give(jobs, commands, phase=Phase.WAITING)
+    if left:
+        jobs.files.partial_path("j").write_bytes(left)
+    restarted = new_jobs()
+    restarted.meter.received("j", 1, 20)
+    restarted.staged("j", restarted.meter.age_s("j", 1))
+    ((_, report),) = journal.reports(10)
+    assert (report.transfer_began_at is None) == bool(left)
+
+
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.RUNNING])
 def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, commands, journal, phase):
     give(jobs, commands, phase=phase)

@@ -175,6 +175,29 @@ def test_a_flow_has_the_rate_of_what_came_since_the_heartbeat_before(streams, jo
     assert jobs.flows() == (ObservedFlow("j", 1, 0.0),)
 
 
+def test_a_complete_input_is_reported_with_the_begin_of_its_first_stream(streams, jobs, commands, journal, clock):
+    """The first bytes come at 10 s; the stream breaks, and the one that follows has brought the rest at 13.5 s."""
+    now = [10.0]
+    jobs.meter = FlowMeter(lambda: now[0])
+    jobs.order(commands.assign("j"))
+    for now[0], received_bytes in ((10.0, 5), (12.0, 1), (13.0, 20)):
+        streams.progress(GRANT, received_bytes)
+    jobs.files.input_path("j").write_bytes(b"x" * 20)
+    now[0] = 13.5
+    streams.staged(GRANT, "0" * 64, 20)
+    ((_, report),) = journal.reports(10)
+    assert report.at - report.transfer_began_at == pytest.approx(3.5)
+
+
+def test_an_input_without_a_byte_and_a_small_one_that_came_at_once_have_no_begin(streams, jobs, commands, journal):
+    for name in "jk":
+        jobs.order(commands.assign(name))
+    jobs.files.input_path("j").write_bytes(b"")
+    streams.staged(GRANT, "0" * 64, 0)
+    streams.stage_small([SmallInput(changed(GRANT, job="k"), b"y")])
+    assert [(report.job, report.transfer_began_at) for _, report in journal.reports(10)] == [("j", None), ("k", None)]
+
+
 def test_an_input_that_begins_again_is_measured_from_there_and_forgotten_when_it_is_complete(streams, jobs, commands):
     """The first 100 bytes of the second stream came before the time that is measured: 400 in 1 s are 3.2 kbit/s."""
     now = [0.0]

@@ -48,8 +48,8 @@ def test_a_job_goes_from_its_command_to_its_delivery(machine):
     assert machine.give(assign("j")) == [i.KeepJob(job), i.WakeSlot(A)]
     machine.now_s = 1.0
     staged = job.at(Phase.STAGED)
-    report = InputStaged(job="j", attempt=1, at=1.0)
-    assert machine.feed(e.InputArrived(job="j")) == [i.KeepJob(staged), i.Report(report), i.WakeSlot(A)]
+    report = InputStaged(job="j", attempt=1, at=1.0, transfer_began_at=0.25)
+    assert machine.feed(e.InputArrived(job="j", took_s=0.75)) == [i.KeepJob(staged), i.Report(report), i.WakeSlot(A)]
     assert machine.ask() == [i.LoadSlot(A, "f")]
     assert machine.feed(e.Loaded(slot=A)) == [
         i.Report(SlotChanged(slot=A, at=1.0, state=SlotState.READY, function="f")),

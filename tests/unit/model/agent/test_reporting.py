@@ -12,8 +12,8 @@ from fpga_pool.model.messages.agents import (
 from fpga_pool.model.objects.pool import SlotState
 
 
-def staged(job, at=1.0, attempt=1):
-    return InputStaged(job=job, attempt=attempt, at=at)
+def staged(job, at=1.0, attempt=1, began_at=None):
+    return InputStaged(job=job, attempt=attempt, at=at, transfer_began_at=began_at)
 
 
 def started(job, at=2.0, attempt=1):
@@ -40,6 +40,12 @@ def test_the_end_of_a_job_tells_when_it_was_staged_and_started():
     assert reported(staged("j"), started("j"), finished("j"), delivered("j")) == [
         (12, finished("j", staged_at=1.0, started_at=2.0)),
         (13, delivered("j")),
+    ]
+
+
+def test_the_end_of_a_job_tells_when_its_transfer_began():
+    assert reported(staged("j", began_at=0.25), finished("j")) == [
+        (11, finished("j", transfer_began_at=0.25, staged_at=1.0))
     ]
 
 

@@ -9,6 +9,7 @@ from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.messages.agents import AssignJob, EvictJob, ReleaseJob
 from fpga_pool.model.objects.history import HISTORY_LENGTH
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, RateSegment
+from fpga_pool.model.values import changed
 
 PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELLED = JobState
 
@@ -102,9 +103,11 @@ def test_the_history_keeps_only_the_last_transitions(new_job, job_events):
 
 def test_planning_assigns_the_job_to_its_agent_and_forgets_the_attempt_before(new_job, job_events):
     before = new_job(attempt=2, reason="it smoked", flow="192.0.2.1:7", staged_at=1.0, started_at=2.0)
+    before = changed(before, transfer_began_at=0.5)
     job, actions = JOB.transition(before, job_events["Planned"], 7.0)
     assert (job.attempt, job.host, job.slot, job.order) == (3, "h0", "h0/c/0", 3)
-    assert (job.reason, job.flow, job.staged_at, job.started_at) == ("", "", None, None)
+    assert (job.reason, job.flow) == ("", "")
+    assert job.transfer_began_at is job.staged_at is job.started_at is None
     assert job.transfer == (RateSegment(0.0, 2.0, 8e6),)
     # expected_s: from 2 s to 5 s of the plan.
     assert actions == [
@@ -119,6 +122,16 @@ def test_what_happened_is_noted_in_the_agents_time(new_job, job_events):
         assert actions == []
     assert (job.staged_at, job.started_at, job.finished_at, job.ended_at) == (5.0, 5.0, 5.0, None)
     assert (job.compute_s, job.result_bytes, job.result_sha256) == (3.0, 64, "ab")
+
+
+def test_the_begin_of_a_transfer_is_noted_with_its_end_and_kept_by_a_later_report_without_it(new_job, job_events):
+    staged, finished = (job_events[name] for name in ("InputStaged", "JobFinished"))
+    in_steps, _ = JOB.transition(new_job(state=WAITING_INPUT), changed(staged, transfer_began_at=4.5), 9.0)
+    assert (in_steps.transfer_began_at, in_steps.staged_at) == (4.5, 5.0)
+    assert JOB.transition(in_steps, finished, 9.0)[0].transfer_began_at == 4.5
+    all_at_once = changed(finished, transfer_began_at=4.5, staged_at=4.75)
+    short, _ = JOB.transition(new_job(state=WAITING_INPUT), all_at_once, 9.0)
+    assert (short.transfer_began_at, short.staged_at, short.started_at) == (4.5, 4.75, None)
 
 
 @pytest.mark.parametrize("state", sorted(ACTIVE_JOBS))

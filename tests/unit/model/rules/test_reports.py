@@ -21,11 +21,13 @@ def test_reports_in_their_order_complete_a_job_once(pool, job):
 @pytest.mark.parametrize("at", [1e11, 253402300799.0])
 def test_a_report_of_the_future_is_of_now(pool, job, at):
     finished = JobFinished(
-        **pool.about(job) | {"at": at}, compute_s=1.0, result_bytes=1, result_sha256="", staged_at=0.5, started_at=at
-    )
+        **pool.about(job) | {"at": at}, compute_s=1.0, result_bytes=1, result_sha256="", transfer_began_at=at,
+        staged_at=0.5, started_at=at,
+    )  # fmt: skip
     assert pool.report(InputStaged(**pool.about(job)), finished) == []
     found = pool.job(job)
-    assert (found.staged_at, found.started_at, found.finished_at) == (0.5, pool.now_s, pool.now_s)
+    assert found.staged_at == 0.5
+    assert found.transfer_began_at == found.started_at == found.finished_at == pool.now_s
 
 
 def test_reports_that_are_repeated_change_nothing(pool, job):
