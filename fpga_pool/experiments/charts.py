@@ -23,10 +23,12 @@ mpl.use("Agg")
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#bab0ac")
 
 
-#: Offset and height of the bars of a slot, in rows: transfers, planned and actual computation.
-_TRANSFER, _PLANNED, _ACTUAL = (-0.36, 0.1), (-0.14, 0.3), (0.22, 0.38)
-#: From the middle of a tick to its ends.
-_TICK = 0.1
+#: Offset and height of the bars of a slot, in rows: planned and actual transfers, planned and actual computation.
+_MOVES, _MOVED, _PLANNED, _ACTUAL = (-0.43, 0.08), (-0.32, 0.1), (-0.12, 0.26), (0.22, 0.38)
+#: What is planned is so pale.
+_PALE = 0.4
+#: Middle of a tick, and from there to its ends.
+_ARRIVAL, _TICK = -0.37, 0.11
 
 
 def draw_gantt(
@@ -35,9 +37,9 @@ def draw_gantt(
 ) -> list[Path]:  # fmt: skip
     """Draw a batch on its slots, in seconds since time 0 of the plan; return the files written.
 
-    Each slot has planned transfers of inputs (thin), when each was complete (ticks), planned computation (pale) and,
-    below, actual loads (hatched) and computation.  Vertical lines are the lower bound and the planned end of the batch.
-    `slots` have their history.
+    Each slot has the transfers of inputs (thin), as planned (pale) and below as they were, with a tick where one was
+    complete; planned computation (pale) and, below, actual loads (hatched) and computation.  Vertical lines are the
+    lower bound and the planned end of the batch.  `slots` have their history.
     """
     rows = sorted({job.slot for job in jobs if job.slot}, key=_natural)
     functions = sorted({job.function for job in jobs})
@@ -55,12 +57,14 @@ def draw_gantt(
         late_s = job.dispatched_at - begin  # a job that was planned again has a time 0 of its own
         face = colour[job.function]
         for piece in job.transfer:
-            bar(job.slot, _TRANSFER, late_s + piece.begin_s, late_s + piece.end_s, color=face)
+            bar(job.slot, _MOVES, late_s + piece.begin_s, late_s + piece.end_s, color=face, alpha=_PALE)
+        if job.transfer_began_at is not None and job.staged_at is not None:
+            bar(job.slot, _MOVED, job.transfer_began_at - begin, job.staged_at - begin, color=face)
         if job.transfer and job.staged_at is not None:
-            _tick(axes, rows.index(job.slot) + _TRANSFER[0], job.staged_at - begin)
+            _tick(axes, rows.index(job.slot), job.staged_at - begin)
         if job.start_s is not None and job.end_s is not None:
             planned = late_s + job.start_s, late_s + job.end_s
-            bar(job.slot, _PLANNED, *planned, color=face, alpha=0.4, edgecolor="white")
+            bar(job.slot, _PLANNED, *planned, color=face, alpha=_PALE, edgecolor="white")
         if job.started_at is not None and job.finished_at is not None:
             bar(job.slot, _ACTUAL, job.started_at - begin, job.finished_at - begin, color=face, edgecolor="white")
     for slot in slots:
@@ -78,9 +82,9 @@ def draw_gantt(
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set_xlabel("seconds since time 0 of the plan")
-    axes.set_title(f"{title}: transfer of inputs (thin), planned (pale) and actual computation", fontsize=10)
+    axes.set_title(f"{title}: transfers of inputs (thin) and computation, planned (pale) and actual", fontsize=10)
     handles += [Patch(color=colour[name], label=name) for name in functions]
-    handles += [Patch(facecolor=_LOAD[0], hatch=_LOAD[1], label="load"), _arrival()]
+    handles += [Patch(facecolor=_LOAD[0], hatch=_LOAD[1], label="load"), *_transfer_keys()]
     figure.legend(handles=handles, fontsize=8, loc="outside lower center", ncols=len(handles))
     written = [path.with_suffix(f".{suffix}") for suffix in formats]
     for target in written:
@@ -89,14 +93,19 @@ def draw_gantt(
     return written
 
 
-def _arrival() -> Line2D:
-    """Return what a legend says of the ticks."""
-    return Line2D([], [], color="black", marker="|", linestyle="", label="input complete")
+def _transfer_keys() -> list[Line2D]:
+    """Return what a legend says of the thin bars and the ticks."""
+    return [
+        Line2D([], [], color="grey", linewidth=3, alpha=_PALE, label="planned transfer"),
+        Line2D([], [], color="grey", linewidth=3, label="transfer"),
+        Line2D([], [], color="black", marker="|", linestyle="", label="input complete"),
+    ]
 
 
 def _tick(axes: Axes, row: float, at_s: float) -> None:
     """Mark when an input was complete."""
-    axes.plot([at_s, at_s], [row - _TICK, row + _TICK], color="black", linewidth=0.8, zorder=3)
+    ends = [row + _ARRIVAL - _TICK, row + _ARRIVAL + _TICK]
+    axes.plot([at_s, at_s], ends, color="black", linewidth=0.8, zorder=3)
 
 
 def loads(slot: Slot) -> list[tuple[float, float]]:
@@ -112,6 +121,8 @@ def loads(slot: Slot) -> list[tuple[float, float]]:
 _LOAD = ("#d9d9d9", "////")
 #: What is not a function's or a gang's: its colour and hatch.
 _MARKS = {"load": _LOAD, "fault": ("#b30000", ""), "instance": ("#fdd0a2", "....")}
+#: Offset and height of what is not as high as work.
+_PLACES = {"instance": (0.0, 0.9), "plan": _MOVES, "transfer": _MOVED}
 #: Colours of functions and gangs: those of tab20 that are not like one of the marks.
 _COLOURS_OF_WORK = [number for number in range(20) if number not in (3, 6, 15)]
 _ROW_IN, _TALLEST_IN = 0.22, 60.0
@@ -120,7 +131,8 @@ _ROW_IN, _TALLEST_IN = 0.22, 60.0
 def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: str, path: Path) -> None:
     """Draw what each row did from time 0 to the end, into a file (.svg or .png); rows without spans are there too.
 
-    Planned transfers of inputs are thin, above what their slot did; a tick says when one was complete.
+    Transfers of inputs are thin, above what their slot did, and paler as they were planned; a tick says when one was
+    complete.
     """
     order = sorted({*rows, *(span.row for span in spans)}, key=_natural)
     place = {row: number for number, row in enumerate(order)}
@@ -133,15 +145,16 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     figure, axes = plt.subplots(figsize=(12, height_in), layout="constrained")
     for span in spans:
         if span.what == "arrival":
-            _tick(axes, place[span.row] + _TRANSFER[0], span.begin_s)
+            _tick(axes, place[span.row], span.begin_s)
             continue
         face, hatch = _MARKS.get(span.what) or (colour[span.name], "")
         # An instance holds a slot; what is loaded there is drawn over it.
-        middle, tall = {"instance": (0.0, 0.9), "transfer": _TRANSFER}.get(span.what, (0.0, 0.6))
+        middle, tall = _PLACES.get(span.what, (0.04, 0.56))
         axes.broken_barh(
             [(span.begin_s, span.end_s - span.begin_s)],
             (place[span.row] + middle - tall / 2, tall),
             facecolor=face,
+            alpha=_PALE if span.what == "plan" else None,
             hatch=hatch,
             edgecolor="white",
             linewidth=0.3,
@@ -154,7 +167,7 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     axes.set_title(title, fontsize=10)
     patches: list[Any] = [Patch(facecolor=colour[name], label=name) for name in names[: len(_COLOURS_OF_WORK)]]
     patches += [Patch(facecolor=face, hatch=hatch, label=what) for what, (face, hatch) in _MARKS.items()]
-    patches.append(_arrival())
+    patches += _transfer_keys()
     figure.legend(handles=patches, fontsize=7, loc="outside lower center", ncols=min(len(patches), 8))
     figure.savefig(path, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)

@@ -248,6 +248,32 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
         sender.join(60)
 
 
+def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_path):
+    """Two inputs take 1 s each at 8 Mbit/s; the third is so small that it comes at once."""
+    options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 8}}
+    sizes = {"left": 1_000_000, "right": 1_000_000, "small": 1000}
+    specs = [JobSpec("wordcount", bytes(size), requester="requester-1", name=name) for name, size in sizes.items()]
+    with embedded_pool(tmp_path, options) as endpoint, Client(endpoint) as client:
+        uuid = client.run_jobs(specs).batch.uuid
+        jobs = {job.name: job for job in client.jobs(uuid)}
+        assert jobs["small"].transfer_began_at is None
+        with watched_page(browser, endpoint) as dashboard:
+            dashboard.open("schedule")
+            mark = {name: dashboard.page.locator(".gantt").get_by_role("button", name=f"{name}: ") for name in sizes}
+            expect(mark["small"].locator(".arrival")).to_have_count(1)
+            expect(mark["small"].locator(".moved")).to_have_count(0)
+            expect(mark["small"]).to_have_accessible_name(re.compile(", input complete at "))
+            for name in ("left", "right"):
+                job = jobs[name]
+                assert job.dispatched_at < job.transfer_began_at < job.staged_at
+                began, ended = (f"{at - job.dispatched_at:.1f}" for at in (job.transfer_began_at, job.staged_at))
+                told = re.compile(rf", input transferred {began}\d s to {ended}\d s")
+                expect(mark[name]).to_have_accessible_name(told)
+                moved, arrival = (mark[name].locator(part).bounding_box() for part in (".moved", ".arrival"))
+                assert moved["x"] + moved["width"] == pytest.approx(arrival["x"], abs=1)
+                assert moved["x"] >= mark[name].locator(".transfer").first.bounding_box()["x"] - 1
+
+
 def test_the_project_can_be_chosen_where_nobody_authenticates(pool, dashboard):
     page = dashboard.page
     pool.end_batch()

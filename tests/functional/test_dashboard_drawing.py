@@ -15,7 +15,18 @@ from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import BatchState, JobState, LeaseKind, SlotState
 from fpga_pool.model.values import changed
-from support.answers import BATCH, NOW_S, OTHER_GANG, PIPELINE, STAGED_S, SUBTASKS, TASK, FixedPool, served_answers
+from support.answers import (
+    BATCH,
+    MOVED_S,
+    NOW_S,
+    OTHER_GANG,
+    PIPELINE,
+    STAGED_S,
+    SUBTASKS,
+    TASK,
+    FixedPool,
+    served_answers,
+)
 from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
@@ -460,10 +471,12 @@ def test_marks_of_pictures_tell_in_words_what_they_show(dashboard, pool):
         expect(page.get_by_role("img", name=line)).to_be_visible()
     job = page.locator(".gantt").get_by_role("button", name=f"{late.name}: ")
     # Jobs begin 1.2 s after time 0, and their inputs are complete before that.
-    told = f", input complete at {1.2 - STAGED_S:.2f} s, computed 7.00 s, later than planned"
+    staged_s = 1.2 - STAGED_S
+    told = f", input transferred {staged_s - MOVED_S:.2f} s to {staged_s:.2f} s, computed 7.00 s, later than planned"
     expect(job).to_have_accessible_name(re.compile(f"on {late.slot}, completed, .*{re.escape(told)}$"))
-    expect(job.locator(".arrival")).to_have_count(1)
-    expect(page.get_by_text("input complete", exact=True)).to_be_visible()
+    expect(job.locator(".moved, .arrival")).to_have_count(2)
+    for key in ("planned transfer", "actual transfer", "input complete"):
+        expect(page.get_by_text(key, exact=True)).to_be_visible()
     row = page.locator(".gantt").get_by_role("group", name=late.slot)
     expect(row.get_by_role("button", name=f"{late.name}: ")).to_have_count(1)
     dashboard.go("Egress")
@@ -472,6 +485,16 @@ def test_marks_of_pictures_tell_in_words_what_they_show(dashboard, pool):
     dashboard.go("Queue")
     page.get_by_role("button", name="diamond").click()
     expect(page.get_by_role("button", name="join: ")).to_have_accessible_name(re.compile(", reads left, right$"))
+
+
+def test_an_input_whose_transfer_is_not_known_has_no_bar_but_a_tick(dashboard, pool):
+    page, small = dashboard.page, replace(pool.jobs[0], transfer_began_at=None)
+    pool.jobs[0] = small
+    dashboard.open("schedule")
+    job = page.locator(".gantt").get_by_role("button", name=f"{small.name}: ")
+    expect(job.locator(".arrival")).to_have_count(1)
+    expect(job.locator(".moved")).to_have_count(0)
+    expect(job).to_have_accessible_name(re.compile(f", input complete at {1.2 - STAGED_S:.2f} s$"))
 
 
 def test_the_egress_of_a_job_ends_with_its_transfer_however_short_the_pieces_of_that_are(browser):

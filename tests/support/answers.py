@@ -52,8 +52,8 @@ SUBTASKS = {"read": (), "left": ("read",), "right": ("read",), "join": ("left", 
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
 #: A tenth below the plan.
 MEASURED_BPS = 3.6e7
-#: By so much inputs are complete before jobs begin.
-STAGED_S = 0.3
+#: By so much inputs are complete before jobs begin, and so long their transfers have taken.
+STAGED_S, MOVED_S = 0.3, 0.8
 #: When its batch was dispatched.
 NOW_S = 1_800_000_000.0
 
@@ -134,7 +134,9 @@ class FixedPool:
     def _begin(self, index: int) -> None:
         job = self.jobs[index]
         now_s = self.now_s()
-        self.jobs[index] = replace(job, state=JobState.RUNNING, staged_at=now_s - STAGED_S, started_at=now_s)
+        staged_at = now_s - STAGED_S
+        moved = replace(job, transfer_began_at=staged_at - MOVED_S, staged_at=staged_at)
+        self.jobs[index] = replace(moved, state=JobState.RUNNING, started_at=now_s)
         self.change(self._place(index), state=SlotState.BUSY, function=job.function, job=job.uuid)
 
     def change(self, place: int, **changes: Any) -> None:

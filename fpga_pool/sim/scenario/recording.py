@@ -39,7 +39,8 @@ class Span:
     row: str
     begin_s: float
     end_s: float
-    #: load, run, fault, instance, process, transfer (planned) or arrival; and the function, holder or gang.
+    #: load, run, fault, instance or process; plan of a transfer, transfer or arrival of an input.  And the function,
+    #: holder or gang.
     what: str
     name: str
 
@@ -49,7 +50,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.history: list[Happening] = []
-        #: How inputs that arrived were planned to move, and when each was complete.
+        #: How inputs that arrived were planned to move, since when they did, and when each was complete.
         self.transfers: list[Span] = []
         self._spans: list[Span] = []
         #: What each row does now, and since when, by the key of what does it.
@@ -98,11 +99,13 @@ def _new_entries(before: Any, after: Any) -> Iterator[HistoryEntry]:
 
 
 def _moves(job: Job, staged_at: float) -> Iterator[Span]:
-    """Yield the planned pieces of the transfer of an input, and its arrival; none where no transfer is planned."""
+    """Yield the planned pieces of the transfer of an input, the transfer, and its end; none where nothing moved."""
     for piece in job.transfer:
         begin_s, end_s = ((job.dispatched_at or 0.0) + at_s for at_s in (piece.begin_s, piece.end_s))
-        yield Span(job.slot, begin_s, end_s, "transfer", job.function)
-    if job.transfer:
+        yield Span(job.slot, begin_s, end_s, "plan", job.function)
+    if job.transfer_began_at is not None:
+        yield Span(job.slot, job.transfer_began_at, staged_at, "transfer", job.function)
+    if job.transfer or job.transfer_began_at is not None:
         yield Span(job.slot, staged_at, staged_at, "arrival", job.function)
 
 

@@ -400,16 +400,18 @@ def test_draws_what_slots_did(tmp_path):
     assert picture.read_text().count("node/sim0/slot") >= 4
 
 
-def test_notes_how_inputs_were_to_move_and_when_each_was_complete(tmp_path):
+def test_notes_how_inputs_were_to_move_and_how_they_did(tmp_path):
     """10 MB at 80 Mbit/s take 1 s; the client is 50 ms late, and the agent takes 20 ms more."""
     hosts = '[hosts.a]\nboard = "demo"\ningress_mbps = 1000\n[hosts.s]\negress_mbps = 80\n'
     batch = '[[batches]]\nname = "b"\n[[batches.jobs]]\nfunction = "aes"\ninput_bytes = 10_000_000\n'
     delays = 'requester = "s"\nlate_s = 0.05\n[delays]\nstaging_s = 0.02\n'
     simulation = load(scenario(tmp_path, hosts + batch + delays))
     simulation.run(60.0)
-    transfer, arrival = simulation.recorder.transfers
-    assert (transfer.what, transfer.end_s - transfer.begin_s) == ("transfer", pytest.approx(1.0))
-    assert (arrival.what, arrival.begin_s - transfer.end_s) == ("arrival", pytest.approx(0.07))
+    plan, transfer, arrival = simulation.recorder.transfers
+    assert (plan.what, plan.end_s - plan.begin_s) == ("plan", pytest.approx(1.0))
+    assert (transfer.what, transfer.begin_s - plan.begin_s) == ("transfer", pytest.approx(0.05))
+    assert (arrival.what, arrival.begin_s - plan.end_s) == ("arrival", pytest.approx(0.07))
+    assert transfer.end_s == arrival.begin_s
 
 
 def test_no_function_has_a_colour_like_that_of_a_fault_an_instance_or_a_load(tmp_path):

@@ -41,8 +41,17 @@ def test_chart_names_what_it_shows(tmp_path):
     )
     (path,) = draw_gantt(BATCH, [JOB, waiting], [SLOT], "one job", tmp_path / "gantt", formats=["svg"])
     comments = "".join(node.text or "" for node in _with_comments(path).iter() if node.tag is ElementTree.Comment)
-    for word in ("lower bound", "planned end", "load", "aes", "input complete", "node/c/s"):
+    keys = ("lower bound", "planned end", "load", "aes", "planned transfer", "transfer", "input complete", "node/c/s")
+    for word in keys:
         assert f" {word} " in comments, word
+
+
+def test_a_transfer_whose_begin_is_known_is_drawn_beside_its_plan(tmp_path):
+    def bars(job):
+        (path,) = draw_gantt(BATCH, [job], [], "one job", tmp_path / "gantt", formats=["svg"])
+        return sum(node.get("id", "").startswith("patch_") for node in ElementTree.parse(path).iter())
+
+    assert bars(replace(JOB, transfer_began_at=100.5)) == bars(JOB) + 1
 
 
 def _with_comments(path):

@@ -13,11 +13,11 @@ const LEFT = 150;
 const LABELS = { axis: 11, now: 16, bound: 28, planned: 40 };
 const TOP = 56;
 /**
- * In a row, the place and height of planned transfers, the actual end of these, planned computation, actual loads and
- * actual computation.
+ * In a row, the place and height of planned and actual transfers, the end of these, planned computation, actual loads
+ * and actual computation.
  */
 const ROW = 37;
-const LANES = { transfer: [4, 4], arrival: [1, 8], plan: [9, 9], actual: [19, 15] };
+const LANES = { transfer: [2, 3], moved: [6, 3], arrival: [1, 9], plan: [11, 8], actual: [20, 15] };
 /** More slots are shown a page at a time. */
 const ROWS = 40;
 const MARKS = "[role=button]";
@@ -257,6 +257,10 @@ export class ScheduleView {
       group.append(bar(axis, y, LANES.transfer, late + piece.begin_s, late + piece.end_s, { class: "transfer" }));
     }
     const arrival = seconds(job.staged_at) - zero;
+    if (job.transfer_began_at) {
+      const began = seconds(job.transfer_began_at) - zero;
+      group.append(bar(axis, y, LANES.moved, began, arrival, { class: "moved" }));
+    }
     if (arrival >= axis.begin) {
       group.append(bar(axis, y, LANES.arrival, arrival, arrival, { class: "arrival", width: 2 }));
     }
@@ -273,13 +277,8 @@ export class ScheduleView {
       const text = job.name || job.function;
       if (room > 7 * Math.min(text.length, 6)) {
         const length = Math.floor(room / 7);
-        group.append(
-          s(
-            "text",
-            { x: axis.x(start - zero) + 4, y: y + 31 },
-            text.length > length ? `${text.slice(0, length - 1)}…` : text,
-          ),
-        );
+        const short = text.length > length ? `${text.slice(0, length - 1)}…` : text;
+        group.append(s("text", { x: axis.x(start - zero) + 4, y: y + 32 }, short));
       }
     }
     return group;
@@ -288,11 +287,12 @@ export class ScheduleView {
   #showLegend(jobs) {
     const functions = [...new Set(jobs.map((job) => job.function))].sort();
     const lanes = [
-      ["transfer", "input, as planned"],
+      ["transfer", "planned transfer"],
+      ["moved", "actual transfer"],
       ["arrival", "input complete"],
       ["plan", "planned computation"],
       ["actual", "actual computation"],
-      ["load", "load of a function"],
+      ["load", "load"],
       ["late", "later than planned"],
     ];
     const items = [
@@ -352,8 +352,10 @@ function functionOf(load, next, jobs) {
 
 function describeJob(job) {
   const planned = job.start_s === null ? "not planned" : `planned ${duration(job.start_s)} to ${duration(job.end_s)}`;
-  const arrival = seconds(job.staged_at) - seconds(job.dispatched_at);
-  const staged = job.staged_at ? `, input complete at ${duration(arrival)}` : "";
+  const since = (at) => duration(seconds(at) - seconds(job.dispatched_at));
+  const began = job.transfer_began_at;
+  const input = began ? `input transferred ${since(began)} to` : "input complete at";
+  const staged = job.staged_at ? `, ${input} ${since(job.staged_at)}` : "";
   const took = job.compute_s ? `, computed ${duration(job.compute_s)}` : "";
   const place = job.slot || "no slot";
   const late = isLate(job) ? ", later than planned" : "";
