@@ -38,7 +38,7 @@ def draw(directory: Path) -> None:
         client.run_jobs(jobs, name="demo")
         with running_browser() as browser:
             for scheme in ("light", "dark"):
-                _draw(browser, endpoint, "schedule", ["text"], scheme, directory)
+                _draw(browser, endpoint, "schedule", [".gantt .load", ".gantt .moved"], scheme, directory)
             drawn = threading.Event()
 
             def compute() -> None:
