@@ -67,7 +67,7 @@ def test_the_address_without_a_slash_leads_to_the_page(api):
 def test_nothing_else_is_served(api, path):
     answer = api.get(f"/dashboard/{path}")
     assert answer.status_code == 404
-    assert answer.json["errors"][0]["code"] == "fpga_pool.not_found"
+    assert answer.json["errors"][0]["code"] == "fpga_pool.no_such_path"
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
