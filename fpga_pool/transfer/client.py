@@ -183,6 +183,8 @@ class Connection:
                 header = self._next(deadline_s)
                 if not isinstance(header, frames.Header) or header.length > result.size_bytes - received_bytes:
                     raise TransferBroken("the result does not match the announcement of the server")
+                if not received_bytes:
+                    on_progress(0)
                 piece = buffer[: header.length]
                 self._wire.receive_into(piece, deadline_s)
                 digest.update(piece)

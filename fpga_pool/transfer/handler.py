@@ -76,7 +76,10 @@ class TransferHandler(Protocol):
         """Note that an admitted stream comes from the source that its token names."""
 
     def progress(self, grant: TransferGrant, received_bytes: int) -> None:
-        """Note how much is there; called for every piece, so it must be quick.  A refusal here stops the stream."""
+        """Note how much is there; a refusal here stops the stream.
+
+        Called when a stream begins to bring data, and for every piece that is written, so it must be quick.
+        """
 
     def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
         """Note that the input is complete, on disk, under `Admission.spool_path`; the client is notified afterwards."""

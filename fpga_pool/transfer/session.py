@@ -166,11 +166,15 @@ class Session:
 
     async def _receive_until_trailer(self, grant: TransferGrant, spool: Spool, own_rate: TokenBucket) -> str:
         data_seen_s = self._now_s()
+        begun = False
         while True:
             match await self._stream.read():
                 case frames.Header(length=length):
                     if spool.size_bytes + length > grant.input_bytes:
                         raise TransferRefused("oversized", f"more than the granted {grant.input_bytes} bytes")
+                    if not begun:
+                        await self._ask(self._port.handler.progress, grant, spool.size_bytes)
+                        begun = True
                     await self._receive_data(grant, spool, length, own_rate)
                     data_seen_s = self._now_s()
                 case frames.KeepAlive():

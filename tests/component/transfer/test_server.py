@@ -131,3 +131,12 @@ def test_no_bytes_crash_the_server_or_stay_behind(make_bench, shared, noise, adm
 @pytest.fixture
 def shared():
     return {}
+
+
+def test_an_input_begins_with_the_first_bytes_of_a_frame_that_is_not_complete(bench, eventually):
+    raw, _ = bench.raw_upload(4)
+    raw.say(frames.encode_data_header(4), b"da")
+    eventually(lambda: bench.agent.seen_progress)
+    assert bench.agent.seen_progress == [0]
+    raw.say(b"ta")
+    eventually(lambda: bench.agent.seen_progress == [0, 4])
