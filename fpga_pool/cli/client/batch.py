@@ -229,7 +229,10 @@ class ShowJob(OneWork):
     """
 
     NOUN, ASK = "job", Client.job
-    COLUMNS = (*_JOBS, "requester", "expected_at", "started_at", "finished_at", "ended_at", "error_code")
+    COLUMNS = (
+        *(*_JOBS, "requester", "expected_at", "transfer_began_at", "staged_at", "started_at", "finished_at"),
+        *("ended_at", "error_code"),
+    )
 
 
 # ---- Plans of batches that are not created
