@@ -1,6 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """Calls to the scheduler."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -44,7 +45,7 @@ from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller, signed_again
 from fpga_pool.rpc.hardware_calls import HardwareCalls
-from fpga_pool.rpc.identity import INTRODUCING, Identity
+from fpga_pool.rpc.identity import INTRODUCING, Identity, Role
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient, calls
 
@@ -276,6 +277,9 @@ class SchedulerAPI(SchedulerCalls):
         #: while, so calls go to a known one, until it does not respond.
         self._server: tuple[str, str] | None = None
         self._heard_s = 0.0
+        #: After so long a silence it is asked whether it lives before it is asked anything else.  People wait for what
+        #: an API asks; agents ask again by themselves, and their heartbeats would cost twice as much.
+        self._silence_s = FIND_S if identity.role is Role.API else math.inf
 
     def _call(self, answer_type: Any, method: str, **arguments: Any) -> Any:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
@@ -309,7 +313,7 @@ class SchedulerAPI(SchedulerCalls):
         server = self._server
         if server is None:
             return self._find(None)
-        if time.monotonic() - self._heard_s <= FIND_S:
+        if time.monotonic() - self._heard_s <= self._silence_s:
             return server
         # Its death would otherwise be noticed when calls to it have timed out, and those that are made until then.
         return self._find(server[0], None)

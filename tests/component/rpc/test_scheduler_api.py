@@ -30,16 +30,16 @@ class Endpoint:
 
 @pytest.fixture
 def schedulers():
-    """Two schedulers by name, each with its endpoint and its server; and a caller of them."""
+    """Two schedulers by name, each with its endpoint and its server; and a function that makes a caller of them."""
     messages, key = transport(cfg.CONF, "inprocess://"), Ed25519PrivateKey.generate()
     made = {}
     for name in ("one", "two"):
         endpoint = Endpoint()
-        gate = Gate(lambda _role, _name: [key.public_key()], SCHEDULER_METHODS)
+        gate = Gate(lambda _role, _name: [key.public_key()], {**SCHEDULER_METHODS, "services": frozenset(Role)})
         listening = server(messages, SCHEDULER_TOPIC, name, [endpoint], gate)
         listening.start()
         made[name] = endpoint, listening
-    yield made, SchedulerAPI(messages, Identity(Role.API, "one", key))
+    yield made, lambda role: SchedulerAPI(messages, Identity(role, "one", key))
     for _, listening in made.values():
         listening.stop()
         listening.wait()
@@ -47,7 +47,8 @@ def schedulers():
 
 
 def test_a_scheduler_that_was_silent_and_has_died_is_left_before_a_call_of_it_times_out(schedulers, monkeypatch):
-    made, caller = schedulers
+    made, make_caller = schedulers
+    caller = make_caller(Role.API)
     caller.services()
     caller.services()
     (asked,) = [name for name, (endpoint, _) in made.items() if endpoint.calls == 2]  # it stays with one
@@ -58,3 +59,16 @@ def test_a_scheduler_that_was_silent_and_has_died_is_left_before_a_call_of_it_ti
     monkeypatch.setattr(scheduler_api, "time", later)
     assert caller.services() == []
     assert sorted(endpoint.calls for endpoint, _ in made.values()) == [1, 2]
+
+
+def test_who_is_no_api_does_not_ask_whether_a_scheduler_lives_before_each_call(schedulers, monkeypatch):
+    _, make_caller = schedulers
+    caller = make_caller(Role.SCHEDULER)
+    greeted = []
+    greet = caller._client.greet
+    monkeypatch.setattr(caller._client, "greet", lambda *asked: greeted.append(asked) or greet(*asked))
+    for silence_s in (0.0, 2 * FIND_S, 4 * FIND_S):
+        later = SimpleNamespace(monotonic=lambda silence_s=silence_s: time.monotonic() + silence_s)
+        monkeypatch.setattr(scheduler_api, "time", later)
+        assert caller.services() == []
+    assert len(greeted) == 1
