@@ -84,9 +84,8 @@ def stalls(server):
 def test_it_comes_back_after_a_crash_that_its_children_outlive_by_a_moment(kind, directory):
     with kind(directory) as server:
         living = children(server._process.pid)
-        for child in living:
-            os.kill(child, signal.SIGSTOP)
-        late = threading.Timer(0.5, go_on, [living])
+        send(signal.SIGSTOP, living)
+        late = threading.Timer(0.5, send, [signal.SIGCONT, living])
         late.start()
         server.kill()
         server.start()
@@ -94,10 +93,10 @@ def test_it_comes_back_after_a_crash_that_its_children_outlive_by_a_moment(kind,
         late.join()
 
 
-def go_on(processes):
+def send(sign, processes):
     for each in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # a session of a database may end at any time
+            os.kill(each, sign)
 
 
 def test_the_command_keeps_servers_until_it_is_told_to_stop_them(kind, directory):
