@@ -38,7 +38,8 @@ class KeyRing:
         self._clock = clock
         self._lock = threading.Lock()
         self._of_hosts: dict[str, Ed25519PublicKey] = {}
-        self._texts: dict[str, str] = {}
+        #: By text: to parse a key takes longer than to read it.
+        self._parsed: dict[str, Ed25519PublicKey] = {}
         self._read_s = -KEYS_AGE_S
         self._offers = Allowance(*OFFERS)
         self._offers_of: dict[str, Allowance] = {}
@@ -91,11 +92,8 @@ class KeyRing:
         except FpgaPoolError as error:  # those of before are good meanwhile
             LOG.warning("the keys of hosts cannot be read: %s", error)
             return
-        same = texts.items() & self._texts.items()
-        self._of_hosts = {
-            host: self._of_hosts[host] if (host, text) in same else key_of_text(text) for host, text in texts.items()
-        }
-        self._texts = texts
+        self._parsed = {text: self._parsed.get(text) or key_of_text(text) for text in texts.values()}
+        self._of_hosts = {host: self._parsed[text] for host, text in texts.items()}
 
 
 def invite(store: Store, host: str, now_s: float) -> str:
