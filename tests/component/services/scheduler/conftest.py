@@ -139,6 +139,8 @@ class StoppedPlanner:
 
     def __init__(self, bench, family, clock=None, owner="me", epoch=1):
         self.family = family
+        #: Names of the policies that have decided.
+        self.asked = []
         store = bench.service.store
         self._cycle = Cycle(
             family,
@@ -154,6 +156,8 @@ class StoppedPlanner:
         """Returns whether anything was changed, or more is to be looked at."""
         result = self._cycle.run()
         log_cycle(result)
+        if result.policy is not None:
+            self.asked.append(result.policy.name)
         return result.again or result.outcome.changed
 
 

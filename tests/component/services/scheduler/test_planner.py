@@ -47,19 +47,14 @@ def agent(quiet):
 
 
 def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet, agent, new_planner):
-    used = []
-
-    def policies(name):
-        used.append(name)
-        return load_policy("batch", name)
-
-    planner = new_planner(policies)
+    now_s = quiet.clock()
+    planner = new_planner(clock=lambda: now_s)
     first, second = quiet.create(agent, "sha256", policy="ljf"), quiet.create(agent, "sha256")
     assert planner.step()
     assert (quiet.states(first), quiet.states(second)) == (["WAITING_INPUT"], ["PENDING"])
     assert planner.step()
     assert quiet.states(second) == ["WAITING_INPUT"]
-    assert used == ["ljf", "makespan"]
+    assert planner.asked == ["ljf", "makespan"]
     assert not planner.step()
 
 
