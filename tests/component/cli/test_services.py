@@ -28,7 +28,7 @@ PROGRAM = """
     def act(how):
         if how == "slow":
             print("slow", flush=True)
-            time.sleep(60)
+            time.sleep(600)
         elif how == "count":
             print(gc.get_freeze_count() > 10_000 and len(gc.get_objects()) < gc.get_freeze_count() / 10, flush=True)
         elif how == "fail":
@@ -71,7 +71,7 @@ class Process:
 def config(tmp_path):
     """Its configuration; the log goes to a file."""
     path = tmp_path / "test.conf"
-    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\ngraceful_shutdown_timeout = 1\n")
+    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\ngraceful_shutdown_timeout = 100\n")
     return path
 
 
@@ -89,7 +89,8 @@ def launch(config):
         one.process.communicate()
 
 
-def test_an_end_that_takes_too_long_is_cut_short(launch, tmp_path):
+def test_an_end_that_takes_too_long_is_cut_short(launch, config, tmp_path):
+    config.write_text(config.read_text().replace("timeout = 100", "timeout = 1"))
     process = launch("at-once", "slow")
     assert process.line() == "ready"
     process.send(signal.SIGTERM)
@@ -98,7 +99,7 @@ def test_an_end_that_takes_too_long_is_cut_short(launch, tmp_path):
 
 
 def test_a_second_signal_ends_at_once(launch, config, tmp_path):
-    config.write_text(config.read_text().replace("timeout = 1", "timeout = 0"))  # for ever
+    config.write_text(config.read_text().replace("timeout = 100", "timeout = 0"))  # for ever
     process = launch("at-once", "slow")
     assert process.line() == "ready"
     process.send(signal.SIGTERM)
@@ -116,7 +117,7 @@ def test_a_signal_asks_for_a_report_without_secrets(launch, config, tmp_path):
     process = launch("at-once", "at-once")
     assert process.line() == "ready"
     process.send(signal.SIGUSR2)
-    asked_for = "graceful_shutdown_timeout = 1"  # in the last section
+    asked_for = "graceful_shutdown_timeout = 100"  # in the last section
     wait_until(lambda: asked_for in "".join(map(Path.read_text, reports(tmp_path))), "the report is written")
     process.send(signal.SIGTERM)
     assert process.end()[0] == 0

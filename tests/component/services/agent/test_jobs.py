@@ -51,6 +51,7 @@ def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, com
     # 5 MB in 5 s; nothing was to be told before the first of them is due.
     plan = {"input_bytes": 5_000_000, "transfer": (RateSegment(0.0, 5.0, 8e6),)}
     now_s = clock()
+    jobs._clock = lambda: now_s
     give(jobs, commands, "punctual", Phase.WAITING, **plan, dispatched_at=now_s + 100.0)
     give(jobs, commands, "late", Phase.WAITING, **plan, dispatched_at=now_s - 3.0)
     (tmp_path / "inputs" / "late.part").write_bytes(bytes(1_000_000))

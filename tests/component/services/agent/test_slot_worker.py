@@ -296,7 +296,7 @@ def test_no_job_computes_on_memory_that_could_not_be_cleared_of_anothers_data(be
     bench.assign("b", data=b"b", project_id="q")
     until(lambda: bench.failure("b"))
     assert bench.failure("b").retryable
-    until(lambda: bench.slot_states()[-2:] == ["FAULTED", "EMPTY"])
+    until(lambda: "FAULTED, EMPTY" in ", ".join(bench.slot_states()))
     bench.assign("c", data=b"c", project_id="q")
     until(lambda: held(bench, "c"))
     assert bench.driver.memory(bench.address).rstrip(b"\0") == b"c"

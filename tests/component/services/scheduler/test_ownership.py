@@ -1,22 +1,22 @@
 """Several schedulers on one database: who owns what, and what becomes of it when one is gone."""
 
-import time
-
 import pytest
 
 from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch, StorageFull
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.services.scheduler.ownership import OwnedShard
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.scheduler.ownership import LONGEST_TICK_S, OwnedShard
 
 TWO = ShardRule(number=2)
 #: Both schedulers are in this process: what holds it up on a busy machine shall not look like the end of one of them.
-SHARD_TIMEOUT_S = 2.0
+SHARD_TIMEOUT_S = 30.0
 
 
 @pytest.fixture
-def pair(bench, until):
-    """Two schedulers that share two shards."""
+def pair(bench, until, jumping_clock):
+    """Two schedulers that share two shards, and a clock that only tests let reach the timeout."""
+    bench.clock = jumping_clock
     one, two = (bench.new_service(name, shard_timeout_s=SHARD_TIMEOUT_S, shards=TWO) for name in ("one", "two"))
     bench.start(one)
     bench.start(two)
@@ -33,6 +33,22 @@ def stall(service):
     """What a SIGSTOP does to its loops, as the others see it."""
     for loop in service._loops:
         loop.stop()
+
+
+@pytest.fixture
+def until_replaced(until, jumping_clock):
+    """Wait for what happens when the other scheduler sees that a stalled one has been silent for the timeout."""
+
+    def wait(condition):
+        def pass_time():
+            if condition():
+                return True
+            jumping_clock.ahead_s += SHARD_TIMEOUT_S
+            return False
+
+        until(pass_time)
+
+    return wait
 
 
 def test_the_first_scheduler_takes_everything_and_shares_it_with_the_second(bench, pair):
@@ -58,12 +74,12 @@ def test_an_owned_shard_is_stopped_once(bench, until, monkeypatch):
     assert owners(bench) == {"default": ""}
 
 
-def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
+def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until_replaced):
     one, _two = pair
     (lost,) = one.ownership.shards()
     epoch = one.ownership._owned[lost].shard.epoch
     stall(one)
-    until(lambda: set(owners(bench).values()) == {"two"})
+    until_replaced(lambda: set(owners(bench).values()) == {"two"})
     with pytest.raises(StaleEpoch), bench.store.transaction(lost, "one", epoch):
         pass
     # It wakes up, finds that it has lost the shard, and gets one back when there is one to spare.
@@ -72,13 +88,15 @@ def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
 
 
 @pytest.mark.parametrize("error", [ServiceUnavailable, StorageFull])
-def test_a_database_that_took_nothing_says_nothing_about_those_who_use_it(bench, pair, monkeypatch, error):
+def test_a_database_that_took_nothing_says_nothing_about_those_who_use_it(
+    bench, pair, jumping_clock, monkeypatch, error
+):
     one, two = pair
     before = owners(bench)
     stall(one)
     stall(two)
     two.ownership.step()
-    time.sleep(1.2 * SHARD_TIMEOUT_S)
+    jumping_clock.ahead_s += 1.2 * SHARD_TIMEOUT_S
 
     def refuse(*_):
         raise error("not now")
@@ -92,29 +110,31 @@ def test_a_database_that_took_nothing_says_nothing_about_those_who_use_it(bench,
 
 
 def test_a_clock_that_is_behind_follows_the_pools_before_anything_else(bench, pair):
+    bench.clock = SteadyClock()
+    bench.clock._offset_s -= 3600.0
     late = bench.new_service("late", shards=TWO)
-    late.clock._offset_s -= 3600.0
     late.ownership.follow_pool_time()
     with bench.store.reading() as tx:
         assert late.clock() >= min(shard.renewed_at for shard in tx.shards())
 
 
-def test_a_new_owner_is_told_to_the_agents(bench, pair, until):
+def test_a_new_owner_is_told_to_the_agents(bench, pair, until_replaced):
     one, _two = pair
     agent = bench.host()
     stall(one)
     (lost,) = one.ownership.shards()
     epoch = one.ownership._owned[lost].shard.epoch
-    until(lambda: any(shard == lost and new > epoch for shard, new in agent.owners))
+    until_replaced(lambda: any(shard == lost and new > epoch for shard, new in agent.owners))
 
 
-def test_work_of_a_lost_scheduler_goes_on_with_the_next(bench, pair, until):
+def test_work_of_a_lost_scheduler_goes_on_with_the_next(bench, pair, until, until_replaced):
     one, _two = pair
     agents = [bench.host(), bench.host()]
     stall(one)
     for owned in one.ownership._owned.values():
         owned.stop()
     batches = [bench.create(agent, "sha256", "sha256") for agent in agents for _ in range(3)]
+    until_replaced(lambda: set(owners(bench).values()) == {"two"})
     until(lambda: all(bench.states(batch) == ["WAITING_INPUT"] * 2 for batch in batches))
     until(lambda: sum(len(agent.held) for agent in agents) == 12)
 
@@ -133,13 +153,16 @@ def test_hosts_join_both_shards_and_a_divided_batch_runs_in_both(bench, until):
     until(lambda: not any(agent.held for agent in agents))
 
 
-def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, monkeypatch):
-    service = bench.new_service(host_timeout_s=1.0)
+def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, jumping_clock, monkeypatch):
+    bench.clock = jumping_clock
+    service = bench.new_service(host_timeout_s=30.0)
     bench.start(service)
     bench.host()
     monkeypatch.setattr(service._peers, "describe", unreachable)
-    until(lambda: service.ownership._owned["default"]._hosts.names == frozenset())
-    time.sleep(2.0)  # longer than a host may be silent
+    silent = service.ownership._owned["default"]._hosts
+    for _ in range(20):  # in all longer than a host may be silent, and no time as long as one that excuses a tick
+        until(lambda: silent.names == frozenset())
+        jumping_clock.ahead_s += LONGEST_TICK_S / 1.5
     assert bench.api.hosts()[0].alive
 
 
