@@ -148,37 +148,48 @@ def test_requests_sent_at_once_and_a_body_that_waits_for_leave_are_answered_in_o
 LARGE = 30 * 2**20
 
 
-@contextlib.contextmanager
-def serving(answer, **limits):
-    """Serve an application that gives this answer to everybody; give its URL."""
+class Serving:
+    """A server of an application that gives one answer to everybody."""
 
-    def app(environ, start_response):
-        start_response("200 OK", [("Content-Length", str(len(answer)))])
-        return [answer]
+    def __init__(self, answer, **limits):
+        self._answer = answer
+        self.answered = 0
+        self._server = ApiServer(self._app, "127.0.0.1", 0, ReceptionLimits(**limits))
 
-    server = ApiServer(app, "127.0.0.1", 0, ReceptionLimits(**limits))
-    url = server.start()
-    try:
-        yield url
-    finally:
-        server.stop()
+    def __enter__(self):
+        self.url = self._server.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.stop()
+
+    def _app(self, environ, start_response):
+        start_response("200 OK", [("Content-Length", str(len(self._answer)))])
+        self.answered += 1
+        return [self._answer]
+
+    @property
+    def connections(self):
+        """How many there are, as far as they were accepted."""
+        return len(self._server._server.reception._open)
 
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
 def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
     """There are twice as many of them as threads; their deadlines are not reached."""
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(serving(b"x" * 2**20, answer_s=600.0))
+        url = stack.enter_context(Serving(b"x" * 2**20, answer_s=600.0)).url
         for sock in opened(url, GET + ending + b"\r\n", times=64):
             stack.enter_context(sock)
         assert ask(url, "GET", "/") == (200, b"x" * 2**20)
 
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
-def test_a_client_that_reads_late_gets_the_whole_answer_and_one_that_does_not_read_is_ended(ending):
-    with serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 2) as url:
-        late, never = opened(url, GET + ending + b"\r\n", times=2)
-        with late, never:
+def test_a_client_that_reads_late_gets_the_whole_answer(ending):
+    """At the least rate it takes a minute, so that its client has that, too."""
+    with Serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 60) as server:
+        (late,) = opened(server.url, GET + ending + b"\r\n")
+        with late:
             time.sleep(0.5)
             heard = b""
             late.settimeout(WAIT_S)
@@ -187,7 +198,14 @@ def test_a_client_that_reads_late_gets_the_whole_answer_and_one_that_does_not_re
                 assert part, "it ends early"
                 heard += part
             assert len(heard.partition(b"\r\n\r\n")[2]) == LARGE
-            time.sleep(3.0)
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
+def test_a_client_that_does_not_read_is_ended(ending, eventually):
+    with Serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=10 * LARGE) as server:
+        (never,) = opened(server.url, GET + ending + b"\r\n")
+        with never:
+            eventually(lambda: server.answered and not server.connections)
             assert len(answer(never)) < LARGE
 
 
@@ -212,15 +230,24 @@ def test_an_answer_that_is_made_while_the_server_ends_arrives_whole():
         stopping.join(WAIT_S)
 
 
-def test_answers_that_nobody_takes_are_bounded():
-    with serving(b"x" * LARGE, answer_s=600.0, held_bytes=2 * LARGE) as url, contextlib.ExitStack() as stack:
-        held = [stack.enter_context(sock) for sock in opened(url, GET + b"Connection: close\r\n\r\n", times=8)]
-        time.sleep(1.0)
+def test_answers_that_nobody_takes_are_bounded(eventually):
+    with Serving(b"x" * LARGE, answer_s=600.0, held_bytes=2 * LARGE) as server, contextlib.ExitStack() as stack:
+        request = GET + b"Connection: close\r\n\r\n"
+        held = [stack.enter_context(sock) for sock in opened(server.url, request, times=8)]
+        eventually(lambda: server.answered == 8 and server.connections <= 3)
         whole = [len(answer(sock)) > LARGE for sock in held]
         assert 1 <= sum(whole) <= 3
 
 
-def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(pool, serve):
+def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(pool, serve, monkeypatch):
+    jobs, changed = pool.batch_jobs, threading.Event()
+
+    def wait_for_change(*asked, with_batch):
+        *asked, wait_s = asked
+        assert wait_s == 0 or changed.wait(WAIT_S)
+        return jobs(*asked, 0.0, with_batch=with_batch)
+
+    monkeypatch.setattr(pool, "batch_jobs", wait_for_change)
     url = serve(pool)
     body = {"name": "b", "jobs": [{"name": "j", "function": "sha256", "requester": "node-1", "input_bytes": 5}]}
     status, created = ask(url, "POST", "/v1/batches", json.dumps(body), {"Content-Type": "application/json"})
@@ -233,6 +260,7 @@ def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(poo
         assert ask(url, "GET", "/v1/slots", headers={"X-Project-Id": "other"})[0] == 200
         answered, _, _ = select.select(waiting, [], [], 0)
         assert len(answered) < len(waiting)
+        changed.set()
         # Those that may not wait are under way, and too many at once; 16 wait, and eight have places besides.
         said = [answer(sock)[9:12] for sock in waiting]
         assert set(said) <= {b"200", b"429"}
