@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -145,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"tools/demo: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends; another one would only add a traceback
         console.print("tools/demo: interrupted")
         return INTERRUPTED
     return 0 if right and all(act.ok for act in acts) else 1
