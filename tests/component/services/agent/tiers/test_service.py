@@ -261,14 +261,18 @@ def test_pcpus_that_are_taken_from_the_tiers_are_left(bench):
     bench.until({"a": (FRONT, (2,))})
 
 
-def test_usage_is_measured_per_vcpu(bench, monkeypatch):
-    monkeypatch.setattr("fpga_pool.services.agent.tiers.service.SHORTEST_S", 0.1)
+def test_usage_is_measured_per_vcpu(bench):
     bench.boot("a", "foreground", vcpus=2)
-    bench.start()
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not (guests := bench.running.guests()) or not guests[0].usage:
-        assert time.monotonic() < give_up_s
-        time.sleep(INTERVAL_S)
+    tiers = bench.start()
+    bench.until({"a": (FRONT, (0, 1))})
+    tiers._looking.stop()
+    # Time stands still between a look at the clock and one at the guest.
+    now = [time.monotonic()]
+    tiers._meter._now_s = tiers._driver._now_s = lambda: now[0]
+    for _ in range(2):
+        now[0] += 10.0
+        tiers._look()
     # The guest asks for all of its vCPUs, and the foreground gets them.
-    assert guests[0].usage == pytest.approx((1.0, 1.0), abs=0.1)
-    assert (guests[0].wanted, guests[0].tier, guests[0].pcpus) == (FRONT, FRONT, (0, 1))
+    (guest,) = tiers.guests()
+    assert guest.usage == pytest.approx((1.0, 1.0))
+    assert (guest.wanted, guest.tier, guest.pcpus) == (FRONT, FRONT, (0, 1))
