@@ -110,8 +110,9 @@ def test_a_batch_that_waits_says_why_and_until_when(api, create, pool):
 
 
 def test_a_batch_behind_others_waits_for_the_first_slot_that_is_free(api, create, pool):
-    ahead = create()  # planned on node-1, for 1 s
     pool.plans_at_once = False
+    ahead = create()
+    pool.plan(ahead, lead_s=100.0)  # on node-1, for 1 s
     api.patch(f"/v1/slots/{pool.tx.slot('node-2/card-0/r0').uuid}", json={"drain": True})
     shown = api.get(f"/v1/batches/{create()}").json["batch"]
     (job,) = pool.tx.batch_jobs(ahead)
