@@ -222,7 +222,7 @@ def make_bench(tmp_path):
         def make(name="spool", **options):
             spool = tmp_path / name
             spool.mkdir()
-            limits = {"linger_s": 0.2, "held_s": 0.2, **options.pop("limits", {})}
+            limits = {"hello_timeout_s": WAIT_S, "linger_s": 0.2, "held_s": 0.2, **options.pop("limits", {})}
             bench = Bench(spool, limits=Limits(**limits), **options)
             stack.callback(bench.close)
             return bench
