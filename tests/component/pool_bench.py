@@ -342,12 +342,12 @@ class PoolBench(SchedulerCalls):
                 about = {"job": job.uuid, "attempt": 1, "function": job.function, "input_bytes": job.input_bytes}
                 tx.record_run(Run(**about, board=tx.slot(job.slot).board, compute_s=0.25, finished_at=time.time()))
 
-    def instance_on(self, host):
-        """Have an instance hold the slot of a host; returns its uuid."""
+    def instance_on(self, host, project_id="demo"):
+        """Have an instance of a project hold the slot of a host; returns its uuid."""
         instance = str(uuid.uuid4())
         with self._writing() as tx:
             (slot,) = tx.slots(host)
-            tx.add(new_lease(tx, slot.name, LeaseKind.INSTANCE, instance, 0.0, project_id="demo"))
+            tx.add(new_lease(tx, slot.name, LeaseKind.INSTANCE, instance, 0.0, project_id=project_id))
         return instance
 
     def batch_uuids(self):

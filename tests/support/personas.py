@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.opts import register_opts
 
-#: Roles of a token, with those that they imply in Keystone; "system" = of system scope.
+#: Roles of a token, with those that they imply in Keystone; of a project, unless the name begins with another scope.
 PERSONAS = {
     "reader": ["reader"],
     "member": ["reader", "member"],
@@ -19,16 +19,20 @@ PERSONAS = {
     "service": ["service"],
     "none": [],
     "system reader": ["reader"],
+    "system manager": ["reader", "member", "manager"],
     "system admin": ["reader", "member", "manager", "admin"],
+    "domain admin": ["reader", "member", "manager", "admin"],
 }
 PROJECT, OTHER_PROJECT = "a" * 32, "b" * 32
 
 
-def token(roles: list[str], project: str = PROJECT, *, system: bool = False) -> tokens.V3Token:
+def token(roles: list[str], project: str = PROJECT, scope: str = "project") -> tokens.V3Token:
     """Return what Keystone says of a token; project ids are as Keystone makes them."""
     found = tokens.V3Token(user_id="u" * 32)
-    if system:
+    if scope == "system":
         found.set_system_scope()
+    elif scope == "domain":
+        found.set_domain_scope(id="default", name="Default")
     else:
         found.set_project_scope(id=project)
     for role in roles:
@@ -42,7 +46,7 @@ def known_tokens() -> Iterator[None]:
     fixture = AuthTokenFixture()
     fixture.setUp()
     for name, roles in PERSONAS.items():
-        fixture.add_token(token(roles, system=name.startswith("system")), token_id=name)
+        fixture.add_token(token(roles, scope=name.partition(" ")[0]), token_id=name)
     fixture.add_token(token(PERSONAS["admin"], OTHER_PROJECT), token_id="other")
     try:
         yield

@@ -10,7 +10,7 @@ from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, 
 from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
 from fpga_pool.cli.command import Interrupted
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import Conflict, NotFound
+from fpga_pool.model.exceptions import Conflict, Forbidden, NotFound
 from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.cards import Card
 
@@ -91,7 +91,7 @@ COUNTERS: Columns = (
 
 
 class ShowHost(PoolShowOne):
-    """Show a host, and how busy it was when its agent measured it last.
+    """Show a host, and to operators how busy it was when its agent measured it last.
 
     Example: fpga-pool host show node-1
     """
@@ -100,11 +100,14 @@ class ShowHost(PoolShowOne):
         parser.add_argument("host", metavar="HOST", help="name of the host")
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        """Ask and show; without the counters of a host that is lost, or has not measured yet."""
+        """Ask and show; without counters where there are none, as of a lost host, or they are not for the caller."""
         found = next((host for host in self.client.hosts() if host.name == parsed_args.host), None)
         if found is None:
             raise NotFound(f"no host {parsed_args.host!r}; `fpga-pool host list` shows all")
-        load = self.client.counters(parsed_args.host)
+        try:
+            load = self.client.counters(parsed_args.host)
+        except Forbidden:
+            load = []
         counters = row(load[0].counters, COUNTERS) if load else [""] * len(COUNTERS)
         return (*names(HOSTS), *names(COUNTERS)), (*row(found, HOSTS), *counters)
 

@@ -14,7 +14,7 @@ from fpga_pool.cli.files import read_pipeline
 from fpga_pool.client import BatchResult, BatchRunner, Client
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import PipelineDetail
-from fpga_pool.model.objects.pool import Job, JobState
+from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
 class Create(CreateWork):
@@ -76,6 +76,10 @@ class Watch(batch.Watch):
     """
 
     NOUN = "pipeline"
+
+    def _watch(self, uuid: str, parsed_args: argparse.Namespace) -> Batch:
+        self.client.pipeline(uuid)  # NotFound where there is none, or it is a batch
+        return super()._watch(uuid, parsed_args)
 
 
 class Cancel(CancelWork):
