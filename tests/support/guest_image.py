@@ -18,7 +18,8 @@ COMMAND_S = 60.0
 MODULES = ("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_console")
 PYTHON = "/usr/bin/python3"
 
-#: What a guest does: it asks its accelerators for the same thing over and over, and tells on its console.
+#: What a guest does: it asks its accelerators for the same thing over and over, and tells on its console.  `function`
+#: on the kernel's command line is theirs.
 INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev /tmp
 busybox mount -t proc proc /proc
@@ -29,7 +30,7 @@ echo "guest: up"
 turn=0
 while true; do
     turn=$((turn + 1))
-    echo "turn $turn: $({python} -m fpga_pool.guest --timeout 6 run sha256 /input 2>&1)"
+    echo "turn $turn: $({python} -m fpga_pool.guest --timeout 6 run ${{function:-sha256}} /input 2>&1)"
     [ $turn = 1 ] && echo "list: $({python} -m fpga_pool.guest list 2>&1)"
     busybox sleep 0.5
 done

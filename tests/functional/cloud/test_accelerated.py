@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import random
 import re
@@ -26,19 +27,29 @@ TURN_TIMEOUT_S = 240.0
 
 
 @pytest.fixture(scope="module")
-def guest(all_in_one, admin, tmp_path_factory):
-    """The name of an image whose guest asks its accelerators for a digest over and over."""
+def guests(all_in_one, admin, tmp_path_factory):
+    """Make images whose guests ask their accelerators for a digest over and over: `guests(function)` names one."""
     kernel = guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
     initrd = guest_image.build(kernel, PAYLOAD, tmp_path_factory.mktemp("guest"))
     properties = {
         "kernel_id": upload(admin, "guest-kernel", kernel, "aki", "aki"),
         "ramdisk_id": upload(admin, "guest-initrd", initrd, "ari", "ari"),
-        "os_command_line": "console=ttyS0 panic=-1 quiet",
         "hw_qemu_guest_agent": "yes",
     }
-    # What is on its disk does not matter.
-    upload(admin, "guest", all_in_one.directory / "hello.qcow2", "qcow2", "bare", **properties)
-    return "guest"
+
+    def make(function):
+        line = f"console=ttyS0 panic=-1 quiet function={function}"
+        # What is on its disk does not matter.
+        disk = all_in_one.directory / "hello.qcow2"
+        upload(admin, f"guest {function}", disk, "qcow2", "bare", os_command_line=line, **properties)
+        return f"guest {function}"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def guest(guests):
+    return guests("sha256")
 
 
 def upload(tenant, name, file, disk, container, **properties):
@@ -118,6 +129,57 @@ def test_a_guest_computes_on_the_slots_of_its_flavor(admin, scheduler, guest, fl
     # when its console is slow: the numbers of the accelerators count, not the lines.
     console = admin.says(server["id"], "turn 2: ", TURN_TIMEOUT_S)
     assert set(re.findall(r"(\d)  /dev/vport", console)) == {str(number) for number in range(count)}
+
+
+def test_a_guest_computes_with_the_design_of_its_project_and_no_other_project_gets_it(
+    all_in_one, admin, tenant, scheduler, manage, guests, openstack, tmp_path
+):
+    slot = scheduler.slots()[0]
+    manifest, bitstream = tmp_path / "design.toml", tmp_path / "design.bin"
+    fields = {"name": "digest", "board": slot.board, "kind": slot.kind, "simulates": "sha256"}
+    numbers = ["io_bps = 1e9", "b_s_per_byte = 1e-9"]
+    manifest.write_text("\n".join([*(f'{name} = "{value}"' for name, value in fields.items()), *numbers]))
+    bitstream.write_bytes(os.urandom(100_000))
+    code, made, said = openstack("demo", "design", "create", manifest, bitstream, "-f", "json")
+    assert code == 0, said
+    design = json.loads(made)
+    code, _, said = openstack("admin", "design", "approve", design["uuid"])
+    assert code == 0, said
+    name = f"guest.{design['function']}"
+    manage("flavor", "create", name, "--function", design["function"], "--ram", "256", "--disk", "1", "--vcpus", "1")
+    # The guests of the other hosts do not run.
+    specs = {"trait:COMPUTE_STORAGE_BUS_VIRTIO": "required"}
+    flavor = admin.id_of("compute", "/flavors", name)
+    admin.compute.post(f"/flavors/{flavor}/os-extra_specs", json={"extra_specs": specs})
+
+    with ending(tenant, tenant.boot("own", flavor=name, image=guests(design["function"]))) as server:
+        assert server["status"] == "ACTIVE", server.get("fault")
+        server = admin.show(server["id"])
+        assert server["OS-EXT-SRV-ATTR:host"] in all_in_one.libvirts
+        assert functions(scheduler, server) == [design["function"]]
+        assert leased(scheduler, server) == allocated(admin, server)
+        tenant.says(server["id"], f"turn 1: {hashlib.sha256(PAYLOAD).hexdigest()}", TURN_TIMEOUT_S)
+        assert "is not that of an approved design that the project may use" in refusal(admin, name)
+        code, _, said = openstack("demo", "design", "delete", design["uuid"])
+        assert (code, "instance" in said) == (1, True), said
+    wait_until(lambda: not leased(scheduler, server), "its slot is released")
+    wait_until(lambda: openstack("demo", "design", "delete", design["uuid"])[0] == 0, "the design is deleted")
+
+
+@contextlib.contextmanager
+def ending(tenant, machine):
+    """Wait until a machine is no more being built; delete it at the end."""
+    try:
+        yield tenant.built(machine)
+    finally:
+        tenant.delete(machine)
+
+
+def refusal(tenant, flavor):
+    """Return why a machine of a flavor is not built."""
+    with ending(tenant, tenant.boot("refused", flavor=flavor)) as server:
+        assert server["status"] == "ERROR"
+        return server["fault"]["message"]
 
 
 def test_a_machine_that_is_stopped_gives_its_slots_back_and_gets_others_when_it_starts(
