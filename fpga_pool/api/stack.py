@@ -159,10 +159,11 @@ class PoolCheck(HealthcheckBaseExtension):
             self._asking.release()
 
     def _ask(self) -> HealthcheckResult:
+        # Strangers read the reason; names and messages are among the details, which an operator has to ask for.
         try:
             name = self.conf[_SCHEDULER].health()
         except MessagingError:
             return HealthcheckResult(False, "no scheduler answers: none runs, or the message broker is unreachable")
         except FpgaPoolError as error:
-            return HealthcheckResult(False, f"the scheduler reports: {error.args[0] if error.args else error.code}")
-        return HealthcheckResult(True, f"scheduler {name} answers and reads the database")
+            return HealthcheckResult(False, f"the scheduler reports {error.code}", details=str(error))
+        return HealthcheckResult(True, "a scheduler answers and reads the database", details=name)
