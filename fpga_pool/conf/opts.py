@@ -24,6 +24,16 @@ _FILES = (
     *("memcache_tls_certfile", "memcache_tls_keyfile"),
     *("ssl_cert_file", "ssl_key_file"),
 )
+#: Least numbers of options of libraries whose types have no bound; that of all others is 0.  -1 is what they themselves
+#: take for none, or no end; with 0 nothing would be done.
+_LEAST = {
+    **dict.fromkeys(("connection_recycle_time", "max_overflow", "max_retries", "retry", "token_cache_time"), -1),
+    **dict.fromkeys(("executor_thread_pool_size", "file_event_handler_interval", "heartbeat_rate"), 1),
+    **dict.fromkeys(("http_connect_timeout", "memcache_pool_maxsize", "memcache_pool_socket_timeout"), 1),
+    "rpc_response_timeout": 1,
+}
+#: How options of seconds are called.
+_SECONDS = ("_s", "_timeout", "_interval", "_ttl", "_time", "_threshold")
 
 Groups = list[tuple[cfg.OptGroup, Sequence[cfg.Opt]]]
 #: The groups that are there whatever policies are installed.
@@ -42,6 +52,8 @@ FIXED: Groups = [
     (drivers.RUNNER_SIMULATED_GROUP, drivers.RUNNER_SIMULATED_OPTS),
     (services.STANDALONE_GROUP, services.STANDALONE_OPTS),
 ]
+#: Their numbers have bounds of their own.
+_OURS = {group.name for group, _ in FIXED}
 
 
 def list_opts() -> Groups:
@@ -92,12 +104,20 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
             trusted_authorities(f"[{group}] {name}", value)
         elif value and name in _FILES:
             present_file(f"[{group}] {name}", value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(f"[{group}] {name}: expected a finite number, found {value}")
-        elif (
-            name.endswith("_s") and not name.endswith("_per_s") and isinstance(value, int | float) and value > LONGEST_S
-        ):
-            raise InvalidInput(f"[{group}] {name}: expected at most {LONGEST_S} seconds, found {value}")
+        elif isinstance(value, int | float):
+            _check_number(f"[{group}] {name}", name, value, -math.inf if group in _OURS else _LEAST.get(name, 0))
+
+
+def _check_number(option: str, name: str, value: float, least: float) -> None:
+    """Raise InvalidInput where a number is below the `least`, or no time that threads can wait for."""
+    if not math.isfinite(value):
+        raise InvalidInput(f"{option}: expected a finite number, found {value}")
+    is_time = name.endswith(_SECONDS) and not name.endswith("_per_s")
+    if value < least:
+        wanted = f"{least} to {LONGEST_S} seconds" if is_time else f"at least {least}"
+        raise InvalidInput(f"{option}: expected {wanted}, found {value}")
+    if is_time and value > LONGEST_S:
+        raise InvalidInput(f"{option}: expected at most {LONGEST_S} seconds, found {value}")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_log.formatters import ContextFormatter
 from oslo_reports import opts as report_options
 from oslo_reports.generators.conf import ConfigReportGenerator
 from oslo_reports.guru_meditation_report import TextGuruMeditation
@@ -33,7 +34,7 @@ from oslo_service import systemd
 from fpga_pool.api.http.server import HttpServer, closed_to_pages, is_loopback
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import present_directory
-from fpga_pool.conf.opts import LONGEST_S, check_values, read_files, register_opts, unknown_names, wrong_values_named
+from fpga_pool.conf.opts import check_values, read_files, register_opts, unknown_names, wrong_values_named
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
@@ -104,8 +105,6 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     check_values(conf)
     enable_profiler(conf, program, read)
     check_values(conf)
-    if not 0 <= (limit_s := conf.graceful_shutdown_timeout) <= LONGEST_S:
-        raise InvalidInput(f"[DEFAULT] graceful_shutdown_timeout: expected 0 to {LONGEST_S} seconds, found {limit_s}")
     begin_to_log(conf, policies=plans)
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
@@ -152,8 +151,22 @@ def begin_to_log(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
         raise InvalidInput(f"[DEFAULT] default_log_levels: {error}") from None
     except OSError as error:
         raise InvalidInput(f"[DEFAULT] log_file: {error.filename} cannot be written: {error.strerror}") from None
+    for handler in logging.getLogger().handlers:
+        if type(handler.formatter) is ContextFormatter:
+            named = {"project": "fpga_pool", "version": version("fpga_pool")}
+            handler.setFormatter(_Once(datefmt=conf.log_date_format, config=conf, **named))
     for said in unknown_names(conf, policies=policies):
         LOG.warning("%s", said)
+
+
+class _Once(ContextFormatter):
+    """Names the exception that a warning is about once: oslo.log adds it to a message that has its text already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text: str = super().format(record)
+        message, summary = record.getMessage(), record.__dict__.get("error_summary", "")
+        said = summary.partition(": ")[2]
+        return text.replace(f"{message}: {summary}", message, 1) if said and said in message else text
 
 
 def limit_heaps() -> None:

@@ -291,6 +291,13 @@ def start(process, *options):
             "[profiler]\nenabled = true\nconnection_string = nosuch://\n",
             "[profiler] connection_string: Driver not found for connection string: nosuch://",
         ),
+        ("[keystone_authtoken]\ntoken_cache_time = -5\n", "[keystone_authtoken] token_cache_time: expected -1 to 10"),
+        ("[DEFAULT]\nrpc_response_timeout = -1\n", "[DEFAULT] rpc_response_timeout: expected 1 to 1000000000 seconds,"),
+        (
+            "[DEFAULT]\ntransport_url = rabbit://a:b@127.0.0.1:1/\n"
+            "[oslo_messaging_rabbit]\nheartbeat_timeout_threshold = -1\n",
+            "[oslo_messaging_rabbit] heartbeat_timeout_threshold: expected 0 to 1000000000 seconds, found -1",
+        ),
         ("[DEFAULT]\nrpc_response_timeout = soon\n", "[DEFAULT] rpc_response_timeout: invalid literal for int()"),
         ("[DEFAULT]\ntransport_url = nosuch\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
         ("[DEFAULT]\ntransport_url = nosuch://\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
@@ -388,3 +395,26 @@ libc.fflush(None)
 def test_threads_of_a_service_share_two_heaps():
     done = subprocess.run([sys.executable, "-c", THREADS_THAT_ALLOCATE], capture_output=True, text=True, check=True)
     assert done.stdout.count("<heap nr=") == 2
+
+
+LOGGING = """
+import logging, sys
+from oslo_config import cfg
+from fpga_pool.cli.daemons.process import configure
+from fpga_pool.model.exceptions import InvalidInput
+
+configure(cfg.CONF, "fpga-pool-test", sys.argv[1:], plans=False)
+try:
+    raise InvalidInput("what is wrong")
+except InvalidInput as error:
+    logging.warning("skipped: %s", error)
+    logging.warning("skipped")
+"""
+
+
+def test_a_warning_has_the_text_of_the_exception_that_it_is_about_once(tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, "-W", "ignore", "-c", LOGGING, f"--log-file={log}", "--config-file=/dev/null"]
+    subprocess.run(command, check=True, timeout=WAIT_S)
+    said = [line.partition("[-] ")[2] for line in log.read_text().splitlines() if "skipped" in line]
+    assert said == ["skipped: what is wrong", "skipped: fpga_pool.model.exceptions.InvalidInput: what is wrong"]

@@ -1,8 +1,14 @@
+import re
 import socket
+from itertools import chain
 from pathlib import Path
 
+import oslo_messaging.opts
+import oslo_middleware.opts
 import pytest
+from keystonemiddleware import auth_token
 from oslo_config import cfg, generator
+from oslo_log import _options as log_options
 
 from fpga_pool.conf.agent import data_tls, peer_tls
 from fpga_pool.conf.opts import check_values, list_opts, unknown_names
@@ -49,6 +55,46 @@ def test_a_wrong_value_is_refused_with_its_option_and_what_is_right(read_conf, t
         check_values(read_conf(text))
     assert str(refused.value).startswith(reason)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("[keystone_authtoken] token_cache_time", -5, "-1 to 1000000000 seconds"),
+        ("[keystone_authtoken] http_connect_timeout", 0, "1 to 1000000000 seconds"),
+        ("[keystone_authtoken] memcache_pool_maxsize", -1, "at least 1"),
+        ("[DEFAULT] rpc_response_timeout", -1, "1 to 1000000000 seconds"),
+        ("[DEFAULT] rpc_response_timeout", 10**12, "at most 1000000000 seconds"),
+        ("[DEFAULT] max_logfile_count", -2, "at least 0"),
+        ("[oslo_messaging_rabbit] heartbeat_timeout_threshold", -1, "0 to 1000000000 seconds"),
+        ("[oslo_messaging_rabbit] heartbeat_rate", 0, "at least 1"),
+        ("[oslo_messaging_rabbit] conn_pool_ttl", -1, "0 to 1000000000 seconds"),
+        ("[oslo_messaging_notifications] retry", -2, "at least -1"),
+        ("[cors] max_age", -1, "at least 0"),
+    ],
+)
+def test_a_number_that_its_library_takes_and_cannot_use_is_refused(library_options, option, value, expected):
+    group, name = option.strip("[").split("] ")
+    library_options.set_override(name, value, None if group == "DEFAULT" else group)
+    with pytest.raises(InvalidInput, match=re.escape(f"{option}: expected {expected}, found {value}")):
+        check_values(library_options)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [("keystone_authtoken", "token_cache_time"), ("oslo_messaging_notifications", "retry")]
+)
+def test_minus_one_is_taken_where_its_library_means_none_or_no_end(library_options, group, name):
+    library_options.set_override(name, -1, group)
+    check_values(library_options)
+
+
+@pytest.fixture
+def library_options(read_conf):
+    conf = read_conf("")
+    libraries = (auth_token.list_opts(), oslo_messaging.opts.list_opts(), oslo_middleware.opts.list_opts())
+    for group, options in [*chain(*libraries), (None, log_options.logging_cli_opts), *log_options.list_opts()]:
+        conf.register_opts(options, group)
+    return conf
 
 
 def test_without_a_file_every_value_is_right(read_conf):
