@@ -79,8 +79,12 @@ def require_columns(parsed_args: argparse.Namespace, known: Iterable[str]) -> No
         raise InvalidInput(f"-c {', '.join(parsed_args.columns)}: no such column; there are {', '.join(known)}")
 
 
-def fitting(parsed_args: argparse.Namespace, formatter: T) -> T | FittedTable:
-    """Return what draws the output; a table fits a terminal, unless a width or all columns are asked for."""
+def fitting(parsed_args: argparse.Namespace, known: Iterable[str], formatter: T) -> T | FittedTable:
+    """Return what draws the output; a table fits a terminal, unless a width or all columns are asked for.
+
+    InvalidInput where columns are asked for, and none of them is known.
+    """
+    require_columns(parsed_args, known)
     fits = is_short(parsed_args) and parsed_args.max_width <= 0 and not parsed_args.fit_width
     return FittedTable() if fits else formatter
 
@@ -96,8 +100,7 @@ class PoolLister(PoolCommand, Lister):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show the table."""
-        require_columns(parsed_args, column_names)
-        self.formatter = fitting(parsed_args, self.formatter)
+        self.formatter = fitting(parsed_args, column_names, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
 
 
@@ -193,8 +196,7 @@ class PoolShowOne(PoolCommand, ShowOne):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show the object."""
-        require_columns(parsed_args, column_names)
-        self.formatter = fitting(parsed_args, self.formatter)
+        self.formatter = fitting(parsed_args, column_names, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
 
 

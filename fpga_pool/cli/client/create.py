@@ -211,7 +211,7 @@ class Create(CreateWork):
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Show a plan as one object, where the format has such."""
         if self._shows_one(parsed_args):
-            self.formatter = fitting(parsed_args, self.formatter)
+            self.formatter = fitting(parsed_args, column_names, self.formatter)
             return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
         return super().produce_output(parsed_args, column_names, data)
 

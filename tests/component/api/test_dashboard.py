@@ -6,6 +6,7 @@ from importlib.resources import files
 import pytest
 
 from fpga_pool.api.app import create_app
+from support.browser import running_browser, watched_page
 
 STATIC = files("fpga_pool.api.dashboard") / "static"
 
@@ -79,3 +80,19 @@ def test_every_module_that_is_imported_is_there():
     scripts = {path.name: path.read_text() for path in (STATIC / "js").iterdir()}
     imported = {name for text in scripts.values() for name in re.findall(r'(?:from |URL\()"(?:\./)?([\w]+\.js)"', text)}
     assert imported | {"main.js"} == scripts.keys()
+
+
+def test_the_place_of_a_job_is_on_one_line_in_the_detail_of_its_batch(pool, serve):
+    url = serve(pool)
+    job = {"function": "sha256", "requester": "node-1", "input_bytes": 5, "name": "a job with a name of many words"}
+    created = create_app(pool).test_client().post("/v1/batches", json={"jobs": [job]})
+    with running_browser() as browser, watched_page(browser, url) as dashboard:
+        dashboard.open(f"queue/batch/{created.json['batch']['uuid']}")
+        place = dashboard.page.locator("#detail").get_by_role("button", name="node-1/card-0/r0")
+        place.wait_for()
+        lines = """one => {
+            const text = document.createRange();
+            text.selectNodeContents(one);
+            return new Set([...text.getClientRects()].map(box => box.top)).size;
+        }"""
+        assert place.evaluate(lines) == 1
