@@ -162,4 +162,5 @@ def _group_name(policy: str) -> str:
 
 
 def _option(field: Field[Any]) -> cfg.Opt:
-    return _OPTIONS[type(field.default)](field.name, default=field.default, **field.metadata)
+    said = {name: value for name, value in field.metadata.items() if name not in ("above", "below")}
+    return _OPTIONS[type(field.default)](field.name, default=field.default, **said)

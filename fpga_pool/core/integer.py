@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fpga_pool.core.types import parameter
+from fpga_pool.core.parameters import Parameters, parameter
 
 if TYPE_CHECKING:
     from pulp import LpProblem
@@ -68,32 +68,23 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactParams:
+class ExactParams(Parameters):
     """Parameters of the policies `exact`."""
 
     time_limit_s: float = parameter(
         60.0,
         "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
         min=0.0,
+        above=0.0,
     )
     effort: int = parameter(
         0, "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.", min=0
     )
     gap: float = parameter(
-        1e-6, "Relative gap between the best solution and the bound at which the search ends.", min=0.0
+        1e-6, "Relative gap between the best solution and the bound at which the search ends.", min=0.0, below=1.0
     )
     #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
     unknowns: int = parameter(5000, "Maximum number of integer variables; larger problems are refused.", min=1)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.time_limit_s < np.inf:
-            raise ValueError(f"time_limit_s: expected seconds above 0, got {self.time_limit_s!r}")
-        if not isinstance(self.effort, int) or self.effort < 0:
-            raise ValueError(f"effort: expected a whole number, 0 or more, got {self.effort!r}")
-        if not 0 <= self.gap < 1:
-            raise ValueError(f"gap: expected a number, 0 or more and below 1, got {self.gap!r}")
-        if not isinstance(self.unknowns, int) or self.unknowns < 1:
-            raise ValueError(f"unknowns: expected a whole number, 1 or more, got {self.unknowns!r}")
 
     def limited(self, effort: int | None, time_limit_s: float | None) -> "ExactParams":
         """Return these parameters with another limit, of nodes or of seconds; as before where both are None."""

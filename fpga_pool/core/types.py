@@ -8,20 +8,12 @@ threads and a policy cannot change what another one reads.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-T = TypeVar("T")
-
-
-def parameter(default: T, meaning: str, **limits: Any) -> T:
-    """Return a field of a policy's parameters; its option has this help, and these limits (`min`, `max`, `choices`)."""
-    made: T = field(default=default, metadata={"help": meaning, **limits})
-    return made
 
 
 def floats(values: ArrayLike) -> Floats:

@@ -7,12 +7,12 @@ import numpy as np
 
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy, OrderedSet
 from fpga_pool.core.benefit.pool import Load, Move, Start
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldParams:
+class HoldParams(Parameters):
     """Parameters of the policies without replacement."""
 
     #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done"; with 5 s
@@ -20,10 +20,6 @@ class HoldParams:
     hold_s: float = parameter(
         5.0, "Minimum seconds for which a slot keeps its function; then it keeps it while jobs wait for it.", min=0.0
     )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.hold_s < np.inf:
-            raise ValueError(f"hold_s: expected a number, 0 or more, got {self.hold_s!r}")
 
 
 class Benefit:

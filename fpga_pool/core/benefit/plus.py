@@ -11,8 +11,8 @@ import numpy as np
 
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import Load, Move, Start
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import parameter
 
 
 class TenantLimit:
@@ -115,7 +115,7 @@ _MOMENT_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlusParams:
+class PlusParams(Parameters):
     """Parameters of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
 
     #: A load is undone by another load: both are given up for what is done in between.
@@ -126,12 +126,6 @@ class PlusParams:
     catch_up: float = parameter(
         0.3, "Share of a job's patience within which a slot is assumed to catch up with delayed work.", min=0.0, max=1.0
     )
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.loads_ahead < np.inf:
-            raise ValueError(f"loads_ahead: expected a number, 1 or more, got {self.loads_ahead!r}")
-        if not 0 <= self.catch_up <= 1:
-            raise ValueError(f"catch_up: expected a number from 0 to 1, got {self.catch_up!r}")
 
 
 class BenefitPlus:

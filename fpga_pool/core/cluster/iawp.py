@@ -8,7 +8,8 @@ import numpy as np
 from fpga_pool.core.cluster.metrics import Gaussian, MetricModel, require_torch
 from fpga_pool.core.cluster.nodes import can_execute
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
-from fpga_pool.core.types import Floats, parameter
+from fpga_pool.core.parameters import Parameters, parameter
+from fpga_pool.core.types import Floats
 
 PREDICTORS, SIMILARITIES = ("ncf", "gaussian"), ("printed", "without_size", "centred")
 #: Speedups are divided by this, for the network's output is below 1.
@@ -18,31 +19,23 @@ _NODE_METRICS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IawpParams:
+class IawpParams(Parameters):
     """Parameters; the paper gives only the length of a profiling run (section 4.3.1), the others are ours."""
 
-    predictor: str = parameter("ncf", f"What fills missing metrics: {', '.join(PREDICTORS)}.")
+    predictor: str = parameter("ncf", "What fills missing metrics.", choices=PREDICTORS)
     similarity: str = parameter(
         "printed",
-        f"Vectors whose cosine is taken: {', '.join(SIMILARITIES)}; as printed with the size of the "
-        "input in MB, without it, or also less the mean of all types.",
+        "Vectors whose cosine is taken: as printed with the size of the input in MB, without it, or also less the mean "
+        "of all types.",
+        choices=SIMILARITIES,
     )
-    profile_s: float = parameter(4.0, "Seconds of each of the two profiling runs.")
-    queue: int = parameter(8, "Length of a node's queue for its accelerators.")
-    most: int = parameter(4, "Maximum number of subtasks on an accelerator (Kmax).")
-    threshold: float = parameter(0.8, "Use of an accelerator and of its memory from which on nothing is added.")
+    profile_s: float = parameter(4.0, "Seconds of each of the two profiling runs.", min=0.0)
+    queue: int = parameter(8, "Length of a node's queue for its accelerators.", min=1)
+    most: int = parameter(4, "Maximum number of subtasks on an accelerator (Kmax).", min=1)
+    threshold: float = parameter(
+        0.8, "Use of an accelerator and of its memory from which on nothing is added.", above=0.0
+    )
     guard: bool = parameter(False, "Whether a core takes a subtask only where it ends sooner than queued; ours.")
-
-    def __post_init__(self) -> None:
-        for name, known in (("predictor", PREDICTORS), ("similarity", SIMILARITIES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if not 0 <= self.profile_s < np.inf:
-            raise ValueError(f"profile_s: expected seconds, 0 or more, got {self.profile_s}")
-        if self.queue < 1 or self.most < 1:
-            raise ValueError(f"queue and most: expected 1 or more, got {self.queue} and {self.most}")
-        if self.threshold <= 0:
-            raise ValueError(f"threshold: expected more than 0, got {self.threshold}")
 
 
 class Iawp:

@@ -15,8 +15,9 @@ from fpga_pool.core.cluster.metrics import require_torch
 from fpga_pool.core.cluster.nodes import NodePolicy
 from fpga_pool.core.cluster.policies import NodeParams
 from fpga_pool.core.cluster.views import ClusterView
+from fpga_pool.core.parameters import parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats, parameter
+from fpga_pool.core.types import Floats
 
 if TYPE_CHECKING:  # torch is optional
     from fpga_pool.core.cluster.dqn import Network
@@ -34,43 +35,33 @@ class LdwpParams(NodeParams):
     """Parameters; those that the paper gives are of section 5.1, the others are ours."""
 
     node: str = parameter("iawp", "Policy within a node.")
-    inputs: str = parameter("normalised", f"Scale of the inputs: {', '.join(INPUTS)}.")
+    inputs: str = parameter("normalised", "Scale of the inputs.", choices=INPUTS)
     one_hot: bool = parameter(False, "Whether the type of task is one input for each type.")
     queue: bool = parameter(False, "Whether the tasks at each node are inputs as well; ours.")
     reward: str = parameter(
         "increase",
-        f"One of {', '.join(REWARDS)}: of throughput since the last decision as in the paper, "
-        "throughput itself, or the task's own response time, without a next state.",
+        "Increase of throughput since the last decision as in the paper, throughput itself, or the task's own response "
+        "time, without a next state.",
+        choices=REWARDS,
     )
-    learning_rate: float = parameter(0.1, "Learning rate (section 5.1).")
+    learning_rate: float = parameter(0.1, "Learning rate (section 5.1).", above=0.0)
     adam: bool = parameter(False, "Whether Adam takes the steps instead of SGD.")
-    gamma: float = parameter(0.8, "Discount of the next state's value (section 5.1).")
-    batch: int = parameter(20, "Transitions of a gradient step (section 5.1).")
-    replay: int = parameter(5000, "Transitions in memory; not given in the paper.")
-    copy_every: int = parameter(100, "Steps between copies to the target network; not given.")
-    explore: int = parameter(800, "Decisions over which exploration falls; not given.")
-    epsilon: float = parameter(0.05, "Share of random decisions after that; not given.")
-    window_s: float = parameter(60.0, "Seconds over which throughput is measured; not given.")
+    gamma: float = parameter(0.8, "Discount of the next state's value (section 5.1).", min=0.0, max=1.0)
+    batch: int = parameter(20, "Transitions of a gradient step (section 5.1).", min=1)
+    replay: int = parameter(5000, "Transitions in memory; not given in the paper.", min=1)
+    copy_every: int = parameter(100, "Steps between copies to the target network; not given.", min=1)
+    explore: int = parameter(800, "Decisions over which exploration falls; not given.", min=1)
+    epsilon: float = parameter(0.05, "Share of random decisions after that; not given.", min=0.0, max=1.0)
+    window_s: float = parameter(60.0, "Seconds over which throughput is measured; not given.", above=0.0)
     transfer: str = parameter(
         "hidden",
-        f"Weights that are kept when nodes join or leave: {', '.join(TRANSFERS)}; all = also those "
-        "of the nodes that remain.",
+        "Weights that are kept when nodes join or leave; all = also those of the nodes that remain.",
+        choices=TRANSFERS,
     )
     learn: bool = parameter(True, "Whether it learns while it decides.")
 
     def __post_init__(self) -> None:
-        for name, known in (("inputs", INPUTS), ("reward", REWARDS), ("transfer", TRANSFERS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
-        for name in ("batch", "replay", "copy_every", "explore"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
-        for name in ("gamma", "epsilon"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: expected 0 to 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "window_s"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name}: expected a finite number above 0, got {getattr(self, name)}")
+        NodeParams.__post_init__(self)
         if self.replay < self.batch:
             raise ValueError(f"replay: expected at least as many as batch, {self.batch}, got {self.replay}")
 

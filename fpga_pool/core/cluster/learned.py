@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.cluster.policies import NODE_POLICIES, Ect, NodeParams
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView
+from fpga_pool.core.parameters import parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats, parameter
+from fpga_pool.core.types import Floats
 
 Floats32 = NDArray[np.float32]
 

@@ -11,8 +11,9 @@ from fpga_pool.core.cluster.iawp import Iawp
 from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUnit, SlowdownUnit, completion_s
 from fpga_pool.core.cluster.slowdown import Companions, SlowdownModel
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, NodeView, Subtask, Unit
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import Parametrised, PolicyState
-from fpga_pool.core.types import Floats, parameter
+from fpga_pool.core.types import Floats
 
 #: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
 NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
@@ -55,7 +56,7 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParams:
+class NodeParams(Parameters):
     """What a cluster policy has its nodes do."""
 
     node: str = parameter("ect", f"Policy within a node: {', '.join(NODE_POLICIES)}.")

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.types import Floats, Ints, floats, ints, parameter
+from fpga_pool.core.parameters import Parameters, parameter
+from fpga_pool.core.types import Floats, Ints, floats, ints
 
 
 class How(Enum):
@@ -91,7 +92,7 @@ NEEDED, ALL = "needed", "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationParams:
+class ReservationParams(Parameters):
     """How the reservation of the head is made; the parameter of one tier."""
 
     #: Algorithm 1, line 21: the loop ends with the first gang that frees enough.
@@ -102,10 +103,6 @@ class ReservationParams:
         choices=(NEEDED, ALL),
     )
 
-    def __post_init__(self) -> None:
-        if self.extra_ends not in (NEEDED, ALL):
-            raise ValueError(f"extra_ends: expected {NEEDED!r} or {ALL!r}, got {self.extra_ends!r}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierParams(ReservationParams):
@@ -115,11 +112,6 @@ class TierParams(ReservationParams):
     usage_threshold: float = parameter(
         0.96, "Foreground usage above which no background process is placed.", min=0.0, max=1.0
     )
-
-    def __post_init__(self) -> None:
-        ReservationParams.__post_init__(self)
-        if not 0 <= self.usage_threshold <= 1:
-            raise ValueError(f"usage_threshold: expected a number from 0 to 1, got {self.usage_threshold!r}")
 
 
 # ---- Predicted run times

@@ -11,7 +11,8 @@ from fpga_pool.core.gangs.gangs import Gangs, How, Move, TierParams
 from fpga_pool.core.gangs.paper import Measy
 from fpga_pool.core.gangs.reservation import Reservation, next_behind, next_fill
 from fpga_pool.core.gangs.tiers import Tiers
-from fpga_pool.core.types import Floats, Ints, floats, parameter
+from fpga_pool.core.parameters import parameter
+from fpga_pool.core.types import Floats, Ints, floats
 
 #: Below any usage: only where the foreground is idle.
 _IDLE = 1e-9
@@ -56,15 +57,6 @@ class PlusParams(TierParams):
     trial_share: float = parameter(
         0.05, "Maximum share of its estimate for which a gang yields to trials.", min=0.0, max=1.0
     )
-
-    def __post_init__(self) -> None:
-        TierParams.__post_init__(self)
-        for name in ("least_rate", "used_single", "used_several", "trial_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: expected a number from 0 to 1, got {getattr(self, name)!r}")
-        for name in ("patience", "least_rate_from_s", "last_runs", "trial_s"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name}: expected a number, 0 or more, got {getattr(self, name)!r}")
 
 
 class MeasyPlus(Measy):

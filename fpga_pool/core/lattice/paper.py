@@ -21,8 +21,9 @@ from fpga_pool.core.lattice.listing import (
     rigid_work,
 )
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats, Ints, parameter
+from fpga_pool.core.types import Floats, Ints
 
 #: Dimensions that the partial order may have, each with its sign: `-seconds` orders shorter tasks above longer ones.
 DIMENSIONS = ("fpgas", "links", "seconds", "-seconds")
@@ -219,7 +220,7 @@ class Mfit(ListPolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatticeParams:
+class LatticeParams(Parameters):
     """The parameters of the ranking."""
 
     #: Section IV has rounds and says "empirical time slicing" of their length: without it nothing waits in vain.
@@ -233,8 +234,7 @@ class LatticeParams:
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.slice_s < float("inf"):
-            raise ValueError(f"slice_s: expected seconds, 0 or more, got {self.slice_s!r}")
+        Parameters.__post_init__(self)
         check_dimensions(self.dimensions)
 
     @property

@@ -15,8 +15,9 @@ from fpga_pool.core.lattice.listing import ListScheduler, Placed, allotted_shape
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, ListPolicy, Mfit
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.makespan.search.budget import Budget, Clock
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import Floats, Ints, parameter
+from fpga_pool.core.types import Floats, Ints
 
 # ---- Search for weights of classes
 
@@ -122,17 +123,11 @@ BASELINES: tuple[type[ListPolicy], ...] = (Fifo, Heft, HeftShortest, Mfit, Latti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatticePlusParams:
+class LatticePlusParams(Parameters):
     """Parameters of `lattice_plus`."""
 
     effort: int = parameter(1000, "Search effort, about a millisecond per unit; results are reproducible.", min=0)
     time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.effort, int) or self.effort < 0:
-            raise ValueError(f"effort: expected a whole number, 0 or more, got {self.effort!r}")
-        if not 0 <= self.time_limit_s < np.inf:
-            raise ValueError(f"time_limit_s: expected a number, 0 or more, got {self.time_limit_s!r}")
 
 
 class LatticePlus:

@@ -23,7 +23,8 @@ from fpga_pool.core.makespan.residual import Piece, ResidualLinks
 from fpga_pool.core.makespan.search.balance import balance, earliest_arrivals_s
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.makespan.underway import Bools, Underway
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
+from fpga_pool.core.parameters import Parameters, parameter
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: How far from the bound the first answer must be for a search.
 _WORTH_A_SEARCH = 1.05
@@ -32,18 +33,12 @@ _EQUAL = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplanParams:
+class ReplanParams(Parameters):
     """Parameters of re-planning."""
 
     #: About ten milliseconds for 1000 jobs on 200 accelerators.
     effort: int = parameter(2, "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append.", min=0)
     gain: float = parameter(0.01, "Minimum relative reduction of the remaining makespan for jobs to be moved.", min=0.0)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.effort, int) or self.effort < 0:
-            raise ValueError(f"effort: expected a whole number, 0 or more, got {self.effort!r}")
-        if not 0 <= self.gain < np.inf:
-            raise ValueError(f"gain: expected a number, 0 or more, got {self.gain!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

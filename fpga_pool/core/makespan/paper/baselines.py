@@ -19,12 +19,13 @@ from fpga_pool.core.makespan.fluid import (
     name_by_job,
     transfer_s,
 )
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineParams:
+class BaselineParams(Parameters):
     """Parameters of `sjf` and `ljf`."""
 
     #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number: 1 is the least
@@ -49,12 +50,6 @@ class BaselineParams:
         "sjf, the one that would complete its job first, then lowest ingress; for ljf lowest ingress.",
         choices=["testbed", "lowest-ingress", "highest-ingress", "index"],
     )
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.prefetch, int) or self.prefetch < 0:
-            raise ValueError(f"prefetch: expected a whole number of jobs, 0 or more, got {self.prefetch!r}")
-        if self.ties not in _TIES:
-            raise ValueError(f"ties: expected one of {', '.join(_TIES)}, got {self.ties!r}")
 
 
 #: What accelerators that are available at the same time are sorted by, from the ingress of their responders.

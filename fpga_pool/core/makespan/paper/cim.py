@@ -16,8 +16,9 @@ from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.relaxation import Relaxed, bisection, one_shot, vertex
 from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, parameter
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
 
 P = TypeVar("P")
 
@@ -266,7 +267,7 @@ class _Bigraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CimParams:
+class CimParams(Parameters):
     """Parameters of `cim`, which the other policies of the paper have too."""
 
     method: str = parameter(
@@ -276,21 +277,13 @@ class CimParams:
         choices=["one-shot", "bisection"],
     )
     #: The paper gives no number.
-    epsilon: float = parameter(1e-3, "Relative accuracy at which bisection ends; above 0.", min=0.0)
+    epsilon: float = parameter(1e-3, "Relative accuracy at which bisection ends; above 0.", min=0.0, above=0.0)
     size_groups: int = parameter(
         1,
         "Number of equal groups into which a batch is divided by job size; groups of smaller jobs are "
         "planned first, so that they do not wait for the makespan; 1 = no groups.",
         min=1,
     )
-
-    def __post_init__(self) -> None:
-        if self.method not in {"one-shot", "bisection"}:
-            raise ValueError(f"method: expected 'one-shot' or 'bisection', got {self.method!r}")
-        if not 0 < self.epsilon < np.inf:
-            raise ValueError(f"epsilon: expected a number above 0, got {self.epsilon!r}")
-        if not isinstance(self.size_groups, int) or self.size_groups < 1:
-            raise ValueError(f"size_groups: expected a whole number, 1 or more, got {self.size_groups!r}")
 
 
 class Cim(StagedPolicy[CimParams]):

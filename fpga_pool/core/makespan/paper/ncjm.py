@@ -19,7 +19,8 @@ from fpga_pool.core.makespan.paper.cim import (
 )
 from fpga_pool.core.makespan.paper.nim import NimParams, plan_transfers
 from fpga_pool.core.makespan.residual import as_soon_as_possible, just_in_time
-from fpga_pool.core.types import BatchProblem, Floats, Ints, parameter
+from fpga_pool.core.parameters import parameter
+from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,6 @@ class NcjmParams(CimParams):
         "becomes free, as in line 7 of Algorithm 4, or as soon as possible.",
         choices=["just-in-time", "as-soon-as-possible"],
     )
-
-    def __post_init__(self) -> None:
-        CimParams.__post_init__(self)
-        if self.order not in {"shortest", "longest"}:
-            raise ValueError(f"order: expected 'shortest' or 'longest', got {self.order!r}")
-        if self.sending not in {"just-in-time", "as-soon-as-possible"}:
-            raise ValueError(f"sending: expected 'just-in-time' or 'as-soon-as-possible', got {self.sending!r}")
 
 
 class Ncjm(StagedPolicy[NcjmParams]):
@@ -100,11 +94,6 @@ class WavesParams(CimParams):
         min=0.0,
         max=1.0,
     )
-
-    def __post_init__(self) -> None:
-        CimParams.__post_init__(self)
-        if not 0 <= self.negligible <= 1:
-            raise ValueError(f"negligible: expected 0 to 1, got {self.negligible!r}")
 
 
 class Waves(StagedPolicy[WavesParams]):

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.paper.cim import CimParams, Progress, StagedPolicy, place, stages
 from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
-from fpga_pool.core.types import Floats, Ints, floats, parameter
+from fpga_pool.core.parameters import parameter
+from fpga_pool.core.types import Floats, Ints, floats
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -128,11 +129,6 @@ class NimParams(CimParams):
         "first: never, once at the start of the batch, or whenever a transfer ends.",
         choices=["none", "start", "always"],
     )
-
-    def __post_init__(self) -> None:
-        CimParams.__post_init__(self)
-        if self.residual not in {"none", "start", "always"}:
-            raise ValueError(f"residual: expected 'none', 'start' or 'always', got {self.residual!r}")
 
 
 class Nim(StagedPolicy[NimParams]):

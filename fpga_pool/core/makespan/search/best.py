@@ -25,8 +25,9 @@ from fpga_pool.core.makespan.search.late_acceptance import LateAcceptance
 from fpga_pool.core.makespan.search.local_search import prepare_loops
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
 from fpga_pool.core.makespan.underway import Underway
+from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import BatchPolicy, PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, parameter
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: Up to here, in jobs and in pairs of job and accelerator, all policies together take some tenths of a second at most.
 SMALL_JOBS, SMALL_PAIRS = 300, 10_000
@@ -60,7 +61,7 @@ _REPLAN_EFFORT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MakespanParams:
+class MakespanParams(Parameters):
     """Parameters of `makespan`."""
 
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
@@ -70,13 +71,6 @@ class MakespanParams:
     time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
     #: Differences below this are not distinguished from optimal by the benchmarks of this package.
     gap: float = parameter(1e-5, "Relative gap to the proven bound at which the search ends.", min=0.0)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.effort, int) or self.effort < 0:
-            raise ValueError(f"effort: expected a whole number, 0 or more, got {self.effort!r}")
-        for name in ("time_limit_s", "gap"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name}: expected a number, 0 or more, got {getattr(self, name)!r}")
 
 
 class Makespan:
