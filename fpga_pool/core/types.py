@@ -5,7 +5,7 @@ H responders, S slots, F functions.  Arrays are made read-only at construction, 
 threads and a policy cannot change what another one reads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -41,6 +41,30 @@ def ints(values: ArrayLike) -> Ints:
     return array
 
 
+def freeze_arrays(values: object, *, real: Iterable[str] = (), whole: Iterable[str] = ()) -> None:
+    """Replace fields of a frozen dataclass by read-only arrays, as `floats` and `ints` make them."""
+    for convert, names in ((floats, real), (ints, whole)):
+        for name in names:
+            try:
+                object.__setattr__(values, name, convert(getattr(values, name)))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+
+
+def fill_empty(values: object, **defaults: Floats | Ints) -> None:
+    """Replace those arrays of a frozen dataclass that are empty by their defaults."""
+    for name, default in defaults.items():
+        if len(getattr(values, name)) == 0:
+            object.__setattr__(values, name, default)
+
+
+def require_shapes(values: object, expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a ValueError for the first array, of those named, that has another shape."""
+    for name, shape in expected.items():
+        found = getattr(values, name).shape
+        _require(found == shape, f"{name}: expected shape {shape}, found {found}")
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
@@ -56,6 +80,7 @@ def _refuse(mask: ArrayLike, message: str) -> None:
 
 _LIMITS = ("egress_bps", "ingress_bps", "requester_ingress_bps", "responder_egress_bps")
 _SIZES = ("input_bytes", "output_bytes")
+_REAL = (*_LIMITS, "seconds", "ready_s", "release_s", "load_s")
 #: Arrays whose first axis is that of the jobs.
 _OF_JOBS = ("seconds", *_SIZES, "requester", "release_s", "group", "function")
 
@@ -103,13 +128,11 @@ class BatchProblem:
     generation: int = 0
 
     def __post_init__(self) -> None:
-        for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
-        for name in (*_SIZES, "requester", "responder", "group", "local_host", "function", "loaded", "port"):
-            try:
-                object.__setattr__(self, name, ints(getattr(self, name)))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+        freeze_arrays(
+            self,
+            real=_REAL,
+            whole=(*_SIZES, "requester", "responder", "group", "local_host", "function", "loaded", "port"),
+        )
         _require(self.seconds.ndim == 2, f"seconds: expected a (J, A) array, got {self.seconds.ndim} dimensions")
         self._fill_optional()
         self._check_shapes()
@@ -147,22 +170,20 @@ class BatchProblem:
             all(switching) or not any(switching) or jobs == 0 or accelerators == 0,
             "function, loaded and load_s: expected all three or none",
         )
-        defaults = {
-            "ready_s": floats(np.zeros(accelerators)),
-            "release_s": floats(np.zeros(jobs)),
-            "group": ints(np.zeros(jobs, np.int64)),
-            "local_host": ints(np.full(requesters, -1)),
-            "function": ints(np.zeros(jobs, np.int64)),
-            "loaded": ints(np.zeros(accelerators, np.int64)),
-            "load_s": floats(np.zeros(accelerators)),
-            "port": ints(np.arange(accelerators)),
-            "output_bytes": ints(np.zeros(jobs, np.int64)),
-            "requester_ingress_bps": self.egress_bps,
-            "responder_egress_bps": self.ingress_bps,
-        }
-        for name, value in defaults.items():
-            if len(getattr(self, name)) == 0:
-                object.__setattr__(self, name, value)
+        fill_empty(
+            self,
+            ready_s=floats(np.zeros(accelerators)),
+            release_s=floats(np.zeros(jobs)),
+            group=ints(np.zeros(jobs, np.int64)),
+            local_host=ints(np.full(requesters, -1)),
+            function=ints(np.zeros(jobs, np.int64)),
+            loaded=ints(np.zeros(accelerators, np.int64)),
+            load_s=floats(np.zeros(accelerators)),
+            port=ints(np.arange(accelerators)),
+            output_bytes=ints(np.zeros(jobs, np.int64)),
+            requester_ingress_bps=self.egress_bps,
+            responder_egress_bps=self.ingress_bps,
+        )
 
     def _check_shapes(self) -> None:
         jobs, accelerators = self.jobs, self.accelerators
@@ -173,13 +194,11 @@ class BatchProblem:
             "egress_bps": (len(self.egress_bps),), "ingress_bps": (len(self.ingress_bps),), "output_bytes": (jobs,),
             "requester_ingress_bps": self.egress_bps.shape, "responder_egress_bps": self.ingress_bps.shape,
         }  # fmt: skip
-        for name, shape in expected.items():
-            found = getattr(self, name).shape
-            _require(found == shape, f"{name}: expected shape {shape}, found {found}")
+        require_shapes(self, expected)
 
     def _check_values(self) -> None:
         _require(self.head_start_s >= 0, f"head_start_s: must not be negative, got {self.head_start_s}")
-        for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
+        for name in _REAL:
             array = getattr(self, name)
             _refuse(np.isnan(array), f"{name}: NaN")
             _refuse(array < 0, f"{name}: negative")
@@ -236,10 +255,8 @@ class BatchPlan:
 
     def __post_init__(self) -> None:
         pieces = [f"{what}_{column}" for what in ("segment", "result") for column in ("begin_s", "end_s", "bps")]
-        for name in ("accelerator", "segment_job", "result_job"):
-            object.__setattr__(self, name, ints(getattr(self, name)))
-        for name in ("start_s", "bound_prices", *pieces):
-            object.__setattr__(self, name, floats(getattr(self, name)))
+        whole = ("accelerator", "segment_job", "result_job")
+        freeze_arrays(self, real=("start_s", "bound_prices", *pieces), whole=whole)
         object.__setattr__(self, "completion_s", max(self.completion_s, self.makespan_s))
         object.__setattr__(self, "completion_bound_s", max(self.completion_bound_s, self.lower_bound_s))
 
@@ -256,10 +273,7 @@ class EarlierTransfers:
     bps: Floats = field(default_factory=lambda: floats([]))
 
     def __post_init__(self) -> None:
-        for name in ("requester", "responder"):
-            object.__setattr__(self, name, ints(getattr(self, name)))
-        for name in ("begin_s", "end_s", "bps"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
+        freeze_arrays(self, real=("begin_s", "end_s", "bps"), whole=("requester", "responder"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

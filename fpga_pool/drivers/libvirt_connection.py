@@ -3,13 +3,15 @@
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import libvirt
 
-from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: A connection that does not answer is given up after interval x count.
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
@@ -56,6 +58,20 @@ class LibvirtConnection:
     def active(self) -> list[Any]:
         """Return all domains that run."""
         found: list[Any] = self.call(lambda made: made.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE))
+        return found
+
+    def read_active(self, read: Callable[[Any], T | None]) -> list[T]:
+        """Return what is read of the domains that run, without None; those that are invalid are logged and skipped."""
+        found = []
+        for domain in self.active():
+            try:
+                about = read(domain)
+            except NotFound:
+                continue  # it has just ended
+            except FpgaPoolError as error:
+                LOG.warning("ignoring a guest: %s", error)
+            else:
+                found += [about] if about is not None else []
         return found
 
     def call(self, work: Callable[[Any], Any]) -> Any:

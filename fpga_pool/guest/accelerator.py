@@ -16,6 +16,8 @@ from fpga_pool.guest.frames import CHUNK_BYTES, PORT_PREFIX, Lines, Message, enc
 READ_BYTES = 64 * 1024
 #: Pause before a port that has no host behind it is tried again.
 PAUSE_S = 0.2
+#: How often a request is made at most.
+ATTEMPTS = 3
 #: Where udev names the ports, and where the kernel does when there is no udev.
 NAMED = Path("/dev/virtio-ports")
 KERNEL = Path("/sys/class/virtio-ports")
@@ -26,15 +28,15 @@ class NoAccelerator(Exception):
     """There is no accelerator (of that number)."""
 
 
-def all_ports(named: Path = NAMED, kernel: Path = KERNEL, devices: Path = DEVICES) -> "List[Tuple[int, str]]":
+def all_ports() -> "List[Tuple[int, str]]":
     """Return number and device of every accelerator, in order."""
     found: "Dict[str, Path]" = {}
-    for entry in _entries(kernel):
+    for entry in _entries(KERNEL):
         try:
-            found[(entry / "name").read_text().strip()] = devices / entry.name
+            found[(entry / "name").read_text().strip()] = DEVICES / entry.name
         except OSError:  # it went away, or is a console without a name
             continue
-    found.update((entry.name, entry) for entry in _entries(named))
+    found.update((entry.name, entry) for entry in _entries(NAMED))
     numbers = {name[len(PORT_PREFIX) :]: path for name, path in found.items() if name.startswith(PORT_PREFIX)}
     return sorted((int(number), str(path)) for number, path in numbers.items() if number.isdigit())
 
@@ -80,13 +82,12 @@ class Accelerator:
     """The accelerator behind a port; use it in a `with`, and from one thread.
 
     `timeout_s` bounds how long the host may say nothing; a request that is interrupted, because the host's agent was
-    started again for instance, is made again, `attempts` times in all.
+    started again for instance, is made again, `ATTEMPTS` times in all.
     """
 
-    def __init__(self, path: str, timeout_s: float = 60.0, attempts: int = 3) -> None:
+    def __init__(self, path: str, timeout_s: float = 60.0) -> None:
         self._path = path
         self._timeout_s = timeout_s
-        self._attempts = attempts
         self._port = -1
         self._lines = Lines()
 
@@ -123,14 +124,14 @@ class Accelerator:
         return self._repeated(attempt)
 
     def _repeated(self, attempt: "Callable[[], Any]") -> Any:
-        for number in range(1, self._attempts + 1):
+        for number in range(1, ATTEMPTS + 1):
             try:
                 if self._port < 0:
                     self._open()
                 return attempt()
             except Interrupted:
                 self.close()
-                if number == self._attempts:
+                if number == ATTEMPTS:
                     raise
                 time.sleep(PAUSE_S)
         raise AssertionError("unreachable")

@@ -52,12 +52,12 @@ class Linked:
         """Return the slots of a host that were given to instances of this request."""
         return self._gone.get(host, _NONE)
 
-    def outcome(self, host: str, needs: Needs | None, gone: Places | None = None) -> Outcome | None:
+    def outcome(self, host: str, needs: Needs | None) -> Outcome | None:
         """Return the slots that the next instance would get from these providers (None = any), after earlier ones."""
         slot_candidates, first = self._slot_candidates.located(host)
         if not slot_candidates:
             return None
-        gone = self._gone.get(host, _NONE) if gone is None else gone
+        gone = self._gone.get(host, _NONE)
         asked = None
         if needs is not None:
             asked = tuple([(row - first, count) for row, count in needs])

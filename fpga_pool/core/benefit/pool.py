@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.core.types import Floats, Ints, freeze_arrays, require_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,10 +35,7 @@ class OnlinePool:
     slot_kind: Ints
 
     def __post_init__(self) -> None:
-        for name in ("speedup", "io_bps", "load_s", "dma_bps"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
-        for name in ("slot_card", "slot_kind"):
-            object.__setattr__(self, name, ints(getattr(self, name)))
+        freeze_arrays(self, real=("speedup", "io_bps", "load_s", "dma_bps"), whole=("slot_card", "slot_kind"))
         for name in ("preemptible", "progress_kept", "fits"):
             mask = np.array(getattr(self, name), dtype=np.bool_)
             mask.setflags(write=False)
@@ -51,10 +48,7 @@ class OnlinePool:
             "speedup": (functions,), "preemptible": (functions,), "progress_kept": (functions,),
             "fits": (kinds, functions), "io_bps": (kinds, functions), "slot_kind": self.slot_card.shape,
         }  # fmt: skip
-        for name, shape in expected.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise ValueError(f"{name}: expected shape {shape}, found {found}")
+        require_shapes(self, expected)
         for name in ("speedup", "dma_bps"):
             array = getattr(self, name)
             if not (np.isfinite(array) & (array > 0)).all():

@@ -235,11 +235,9 @@ class EarliestHost:
 
     name = "ect"
 
-    def __init__(
-        self, node: NodePolicy | None = None, slowdown: Callable[[], SlowdownModel | None] = lambda: None
-    ) -> None:
+    def __init__(self, slowdown: Callable[[], SlowdownModel | None] = lambda: None) -> None:
         """`slowdown` returns what is known of how functions slow each other down on a card."""
-        self._node, self._slowdown = node or EctUnit(corun=False, admission=False), slowdown
+        self._node, self._slowdown = EctUnit(corun=False, admission=False), slowdown
 
     def decide(self, view: HostsView, state: PolicyState, now_s: float, rng: np.random.Generator) -> Sequence[Placed]:
         """Place the subtasks one after the other, each behind those before it."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpga_pool.core.parameters import Parameters, parameter
-from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.core.types import Floats, Ints, freeze_arrays
 
 
 class How(Enum):
@@ -56,11 +56,7 @@ class Gangs:
     user: Ints | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", ints(self.width))
-        for name in ("estimate_s", "usage"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
-        if self.user is not None:
-            object.__setattr__(self, "user", ints(self.user))
+        freeze_arrays(self, real=("estimate_s", "usage"), whole=("width",) if self.user is None else ("width", "user"))
         count = len(self.width)
         if (self.width < 1).any():
             raise ValueError("width: expected 1 or more")

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.core.types import Floats, Ints, fill_empty, floats, freeze_arrays, ints, require_shapes
 
 
 class Links(IntEnum):
@@ -58,13 +58,8 @@ class TaskProblem:
     load_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("enclosure_fpgas", "enclosure_links", "shape_begin", "shape_fpgas", "links", "function", "loaded"):
-            try:
-                object.__setattr__(self, name, ints(getattr(self, name)))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        for name in ("shape_seconds", "arrival_s", "ready_s"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
+        whole = ("enclosure_fpgas", "enclosure_links", "shape_begin", "shape_fpgas", "links", "function", "loaded")
+        freeze_arrays(self, real=("shape_seconds", "arrival_s", "ready_s"), whole=whole)
         self._fill_optional()
         self._check_shapes()
         self._check_values()
@@ -86,14 +81,13 @@ class TaskProblem:
 
     def _fill_optional(self) -> None:
         tasks, fpgas = self.tasks, self.fpgas
-        if len(self.arrival_s) == 0:
-            object.__setattr__(self, "arrival_s", floats(np.zeros(tasks)))
-        if len(self.ready_s) == 0:
-            object.__setattr__(self, "ready_s", floats(np.zeros(fpgas)))
-        if len(self.function) == 0:
-            object.__setattr__(self, "function", ints(np.full(tasks, -1)))
-        if len(self.loaded) == 0:
-            object.__setattr__(self, "loaded", ints(np.full(fpgas, -1)))
+        fill_empty(
+            self,
+            arrival_s=floats(np.zeros(tasks)),
+            ready_s=floats(np.zeros(fpgas)),
+            function=ints(np.full(tasks, -1)),
+            loaded=ints(np.full(fpgas, -1)),
+        )
 
     def _check_shapes(self) -> None:
         tasks, fpgas, shapes = self.tasks, self.fpgas, len(self.shape_fpgas)
@@ -101,10 +95,7 @@ class TaskProblem:
             "enclosure_links": (len(self.enclosure_fpgas),), "shape_begin": (tasks + 1,), "shape_seconds": (shapes,),
             "arrival_s": (tasks,), "function": (tasks,), "loaded": (fpgas,), "ready_s": (fpgas,),
         }  # fmt: skip
-        for name, shape in expected.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise ValueError(f"{name}: expected shape {shape}, found {found}")
+        require_shapes(self, expected)
         begin = self.shape_begin
         if begin[0] != 0 or begin[-1] != shapes or (np.diff(begin) < 1).any():
             raise ValueError(f"shape_begin: expected to rise from 0 to {shapes}, with a shape for each task")
@@ -148,10 +139,7 @@ class TaskSchedule:
     bound_tight_s: float
 
     def __post_init__(self) -> None:
-        for name in ("enclosure", "shape", "member_begin", "members"):
-            object.__setattr__(self, name, ints(getattr(self, name)))
-        for name in ("begin_s", "end_s"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
+        freeze_arrays(self, real=("begin_s", "end_s"), whole=("enclosure", "shape", "member_begin", "members"))
 
     @property
     def wct_s(self) -> float:

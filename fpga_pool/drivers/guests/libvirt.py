@@ -3,7 +3,6 @@
 libvirt listens on the host's side of a channel and we connect, so a guest keeps its channels when we are away.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Self
 
@@ -13,9 +12,7 @@ from oslo_config import cfg
 from fpga_pool.drivers.guests.domain import Domain, GuestDriver, function_xml, parse
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.guest.frames import PORT_PREFIX
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
-
-LOG = logging.getLogger(__name__)
+from fpga_pool.model.exceptions import InvalidInput, NotFound
 
 
 class LibvirtGuests(GuestDriver):
@@ -32,16 +29,7 @@ class LibvirtGuests(GuestDriver):
         self._libvirt.watch(changed)
 
     def running(self) -> list[Domain]:
-        # Domains whose description cannot be read are skipped and logged.
-        found = []
-        for each in self._libvirt.active():
-            try:
-                found.append(parse(self._libvirt.call(lambda _: each.XMLDesc())))  # noqa: B023  # called at once
-            except NotFound:
-                continue  # it has just ended
-            except FpgaPoolError as error:
-                LOG.warning("ignoring a guest: %s", error)
-        return found
+        return self._libvirt.read_active(lambda domain: parse(self._libvirt.call(lambda _: domain.XMLDesc())))
 
     def find(self, instance: str) -> Domain | None:
         try:
@@ -60,20 +48,24 @@ class LibvirtGuests(GuestDriver):
             )
 
     def attach(self, domain: Domain, number: int) -> None:
-        found = self._libvirt.lookup(domain.instance)
-        self._libvirt.call(lambda _: found.attachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
+        self._attach(domain, _channel(number))
 
     def detach(self, domain: Domain, number: int) -> None:
-        found = self._libvirt.lookup(domain.instance)
-        self._libvirt.call(lambda _: found.detachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
+        self._detach(domain, _channel(number))
 
     def attach_function(self, domain: Domain, number: int, address: str) -> None:
-        device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
-        self._libvirt.call(lambda _: found.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
+        self._attach(domain, function_xml(number, address))
 
     def detach_function(self, domain: Domain, number: int, address: str) -> None:
         # The guest has to agree: it is asked, and asked again at the next look.
-        device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
+        self._detach(domain, function_xml(number, address))
+
+    def _attach(self, domain: Domain, device: str) -> None:
+        found = self._libvirt.lookup(domain.instance)
+        self._libvirt.call(lambda _: found.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
+
+    def _detach(self, domain: Domain, device: str) -> None:
+        found = self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def close(self) -> None:

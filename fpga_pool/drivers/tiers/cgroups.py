@@ -64,9 +64,9 @@ class GuestCgroup:
             raise ServiceUnavailable(f"{group}: no CPU accounting: {error}") from error
 
 
-def foreground_shares(root: Path = ROOT) -> int:
+def foreground_shares() -> int:
     """Return `cpu_shares` of the foreground on this host."""
-    return SHARES[2 if (root / "cgroup.controllers").exists() else 1][1]
+    return SHARES[2 if (ROOT / "cgroup.controllers").exists() else 1][1]
 
 
 def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:

@@ -26,7 +26,7 @@ from fpga_pool.drivers.tiers.domain import (
     check_placing,
     parse,
 )
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 
 LOG = logging.getLogger(__name__)
@@ -64,18 +64,8 @@ class LibvirtTiers(TierDriver):
     # What is --------------------------------------------------------------------------------------------------------
 
     def guests(self) -> list[TieredGuest]:
-        # Guests whose description cannot be read are ignored and logged.
-        found = []
         self._groups = {}
-        for each in self._libvirt.active():
-            try:
-                guest = self._guest(each)
-            except NotFound:
-                continue  # ended meanwhile
-            except FpgaPoolError as error:
-                LOG.warning("ignoring a guest: %s", error)
-            else:
-                found += [guest] if guest is not None else []
+        found = self._libvirt.read_active(self._guest)
         self._moving &= self._groups.keys()
         return found
 

@@ -12,7 +12,7 @@ from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, UsageSaid, draw_shares, draw_usage, say_usage
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.intervals import half_width
-from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.core.types import Floats, Ints, freeze_arrays
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.gangs.swf import Swf, read_swf
@@ -36,10 +36,7 @@ class Trace:
     user: Ints
 
     def __post_init__(self) -> None:
-        for name in ("job", "width", "user"):
-            object.__setattr__(self, name, ints(getattr(self, name)))
-        for name in ("submit_s", "run_s", "estimate_s"):
-            object.__setattr__(self, name, floats(getattr(self, name)))
+        freeze_arrays(self, real=("submit_s", "run_s", "estimate_s"), whole=("job", "width", "user"))
         if (np.diff(self.submit_s) < 0).any():
             raise ValueError("submit_s: expected gangs in order of submission")
         if (self.estimate_s < self.run_s).any() or (self.run_s <= 0).any():

@@ -1,7 +1,6 @@
 """Guests and their devices end while somebody looks at them."""
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +9,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 
 
 @pytest.mark.parametrize(("error", "warnings"), [(NotFound("no domain"), 0), (InvalidInput("no description"), 1)])
-def test_a_guest_that_has_just_ended_is_not_worth_a_warning(error, warnings, caplog):
+def test_a_guest_that_has_just_ended_is_not_worth_a_warning(error, warnings, caplog, monkeypatch):
     pytest.importorskip("libvirt")
     from fpga_pool.drivers.guests.libvirt import LibvirtGuests
 
@@ -18,7 +17,8 @@ def test_a_guest_that_has_just_ended_is_not_worth_a_warning(error, warnings, cap
         raise error
 
     guests = LibvirtGuests("test:///default")
-    guests._libvirt = SimpleNamespace(active=lambda: [object()], call=call)
+    monkeypatch.setattr(guests._libvirt, "active", lambda: [object()])
+    monkeypatch.setattr(guests._libvirt, "call", call)
     assert guests.running() == []
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * warnings
 

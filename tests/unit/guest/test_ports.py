@@ -10,7 +10,8 @@ from fpga_pool.guest.accelerator import NoAccelerator, all_ports, find
 def machine(tmp_path, monkeypatch):
     """A machine with ports: `machine(kernel={"vport0p1": "name"}, udev=["name"])`."""
     named, kernel = tmp_path / "virtio-ports", tmp_path / "class"
-    monkeypatch.setattr(all_ports, "__defaults__", (named, kernel, accelerator.DEVICES))
+    monkeypatch.setattr(accelerator, "NAMED", named)
+    monkeypatch.setattr(accelerator, "KERNEL", kernel)
 
     def build(kernel_names=(), udev=()):
         for device, name in dict(kernel_names).items():

@@ -1,15 +1,14 @@
 """The inner loops of the planners, compiled by numba; see `compiled`.
 
 Signatures are explicit, so all compile when the module is imported (once per machine: the results are cached) and none
-while a plan is made.  Each has a numpy counterpart beside its caller, or serves a search that only runs compiled.
-Random numbers come from a xorshift state of one word that the caller owns: same state, same result.
+while a plan is made.  Random numbers come from a xorshift state of one word that the caller owns: same state, same
+result.
 """
 
 import numpy as np
 
 from fpga_pool.core.numba import compiled
 
-_LINK_NOISE = 1e-9
 _SAME = 1e-12
 
 
