@@ -127,13 +127,6 @@ class Picture(Occupancy):
         if known.put_off:
             self.put_off.add(slot)
 
-    def _add_idle(self, slot: int) -> None:
-        kind, function = self.kind[slot], self.holds[slot]
-        self.idle[kind][function][slot] = None
-        self.idle_slots[kind] += 1
-        if function != EMPTY:
-            self.idle_holding[function] += 1
-
     def _forget(self, slot: int) -> None:
         """Undo what is known of a slot that serves, and what has been done with it in the picture."""
         kind, function = self.kind[slot], self.holds[slot]
@@ -142,10 +135,7 @@ class Picture(Occupancy):
             del self.ends_s[function][bisect_left(self.ends_s[function], self.end_s[slot])]
             self.evictable[kind][function].pop(slot, None)
         elif slot in self.idle[kind][function]:
-            del self.idle[kind][function][slot]
-            self.idle_slots[kind] -= 1
-            if function != EMPTY:
-                self.idle_holding[function] -= 1
+            self._drop_idle(slot)
         else:
             self.loading[function] -= 1
         if function != EMPTY:

@@ -210,8 +210,7 @@ class Occupancy:
         self._slots_of: list[list[int]] = [[] for _ in self.dma_bps]
         for slot in range(slots):
             self._slots_of[self.card[slot]].append(slot)
-            self.idle[self.kind[slot]][EMPTY][slot] = None
-            self.idle_slots[self.kind[slot]] += 1
+            self._add_idle(slot)
 
     def _group(self) -> OrderedSet:
         """Return a group of slots among which a policy chooses, in the order in which they come."""
@@ -238,9 +237,7 @@ class Occupancy:
     def started(self, slot: int, job: int, end_s: float) -> None:
         """Let an idle slot run a job."""
         function, kind = self.holds[slot], self.kind[slot]
-        del self.idle[kind][function][slot]
-        self.idle_slots[kind] -= 1
-        self.idle_holding[function] -= 1
+        self._drop_idle(slot)
         self.job[slot], self.end_s[slot] = job, end_s
         insort(self.ends_s[function], end_s)
         self.asked_bps[self.card[slot]] += self.io_bps[kind][function]
@@ -263,18 +260,14 @@ class Occupancy:
         self.asked_bps[self.card[slot]] -= self.io_bps[kind][function]
         self.news = None, slot
         self.evictable[kind][function].pop(slot, None)
-        self.idle[kind][function][slot] = None
-        self.idle_slots[kind] += 1
-        self.idle_holding[function] += 1
+        self._add_idle(slot)
 
     def loads(self, slot: int, function: int) -> None:
         """Let an idle slot load a function."""
-        before, kind = self.holds[slot], self.kind[slot]
-        del self.idle[kind][before][slot]
-        self.idle_slots[kind] -= 1
+        before = self.holds[slot]
+        self._drop_idle(slot)
         if before != EMPTY:
             self.held[before] -= 1
-            self.idle_holding[before] -= 1
         self.holds[slot] = function
         self.held[function] += 1
         self.loading[function] += 1
@@ -300,9 +293,21 @@ class Occupancy:
         self.loaded_s[slot] = now_s
         # Not only this slot: the port is free again, for all of the card.
         self.news = None, None
-        self.idle[self.kind[slot]][function][slot] = None
-        self.idle_slots[self.kind[slot]] += 1
-        self.idle_holding[function] += 1
+        self._add_idle(slot)
+
+    def _add_idle(self, slot: int) -> None:
+        kind, function = self.kind[slot], self.holds[slot]
+        self.idle[kind][function][slot] = None
+        self.idle_slots[kind] += 1
+        if function != EMPTY:
+            self.idle_holding[function] += 1
+
+    def _drop_idle(self, slot: int) -> None:
+        kind, function = self.kind[slot], self.holds[slot]
+        del self.idle[kind][function][slot]
+        self.idle_slots[kind] -= 1
+        if function != EMPTY:
+            self.idle_holding[function] -= 1
 
     # What a decision asks -----------------------------------------------------------------------------------------
 

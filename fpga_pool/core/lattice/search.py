@@ -100,9 +100,7 @@ class TaskSearch:
             self._search.shape[:] = shape
             queues = self._queues()
             for weights in self._slopes():
-                end_s = self._by_weights(queues, len(self._instance.size), weights)
-                search.take_trial(self._search)
-                found.append(self._candidate(end_s, weights))
+                found.append(self._scheduled_by(queues, weights))
                 if self._done() or not self._budget.allows():
                     break
         return sorted(found, key=lambda candidate: candidate.end_s)
@@ -134,9 +132,7 @@ class TaskSearch:
         queues = self._queues()
         found = []
         for _, weights in climbs:
-            end_s = self._by_weights(queues, rings, weights)
-            search.take_trial(self._search)
-            found.append(self._candidate(end_s, weights))
+            found.append(self._scheduled_by(queues, weights))
             if self._done() or not self._budget.allows():
                 return
         self._reweigh(min(found, key=lambda candidate: candidate.end_s), self._budget.part(_GOING_ON))
@@ -160,6 +156,12 @@ class TaskSearch:
         end_s = search.by_weights(self._search, queues, rings, weights, True, np.inf)
         self._budget.spend(_PAIRS_PER_TASK * len(queues.tasks))
         return float(end_s)
+
+    def _scheduled_by(self, queues: Queues, weights: Floats) -> _Candidate:
+        """Return the schedule that weights make on all enclosures."""
+        end_s = self._by_weights(queues, len(self._instance.size), weights)
+        search.take_trial(self._search)
+        return self._candidate(end_s, weights)
 
     def _reweigh(self, candidate: _Candidate, budget: Budget) -> None:
         """Change the weights of a candidate while the budget lasts."""

@@ -99,8 +99,7 @@ class LivePlaces(Shell):
         if self._attempts[job] < self._settings.max_attempts:
             self._queue.add_again(job)
             return
-        self._unfinished -= 1
-        self.record.end_s[job], self.record.where[job] = self._now_s, FAILED
+        self._finish(job, FAILED)
 
     def _run(self, slot: int, job: int) -> None:
         """Let a job begin on a slot that holds its function."""
@@ -118,9 +117,7 @@ class LivePlaces(Shell):
         job = self._job[slot]
         self._note(slot)
         self._stop(slot)
-        self._unfinished -= 1
-        self.record.end_s[job] = self._now_s
-        self.record.where[job] = FPGA
+        self._finish(job, FPGA)
         if not self._done[job]:
             self._learn(job)
         return True
@@ -157,9 +154,7 @@ class LivePlaces(Shell):
 
     def _end_on_cpu(self, number: int) -> bool:
         job = self._off_worker(number)
-        self._unfinished -= 1
-        self.record.end_s[job] = self._now_s
-        self.record.where[job] = BOTH if self._done[job] else CPU
+        self._finish(job, BOTH if self._done[job] else CPU)
         return True
 
     def _off_worker(self, number: int) -> int:
@@ -259,8 +254,7 @@ class LivePlaces(Shell):
             self._off_worker(number)
         else:
             return False
-        self._unfinished -= 1
-        self.record.end_s[job], self.record.where[job] = self._now_s, CANCELLED
+        self._finish(job, CANCELLED)
         return True
 
     def _put_in_service(self, slot: int, *, down: bool | None = None, drained: bool | None = None) -> None:

@@ -168,12 +168,16 @@ class Shell:
     def _end(self, slot: int) -> bool:
         job = self._job[slot]
         self._note(slot)
-        self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
-        self._unfinished -= 1
+        self._finish(job, FPGA)
         self._stop(slot)
         self._learn(job)
         self._let_in_next(job)
         return True
+
+    def _finish(self, job: int, where: int) -> None:
+        """Note that a job has ended now, and where it ran."""
+        self.record.end_s[job], self.record.where[job] = self._now_s, where
+        self._unfinished -= 1
 
     def _learn(self, job: int) -> None:
         """Let the estimates know what a job that has ended gained, or would have."""
