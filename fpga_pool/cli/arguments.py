@@ -46,25 +46,17 @@ positive_days = number_that(lambda value: 0 < value < float("inf"), "a positive 
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number that is not below the least."""
+    """Return what reads a whole number that is not below the least, which is not negative."""
 
     def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
+        if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
-        return value
+        return int(text)
 
     return read
 
 
-def positive_count(text: str) -> int:
-    """Return a whole number, 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
-    return int(text)
+positive_count = whole(1)
 
 
 def parameter(text: str) -> tuple[str, str]:

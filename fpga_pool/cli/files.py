@@ -12,23 +12,24 @@ from fpga_pool.model.exceptions import InvalidInput
 FileT = TypeVar("FileT", bound=Message)
 
 
-def _content(kind: type[FileT], path: Path) -> FileT:
+def content_of(path: Path, where: str = "") -> bytes:
+    """Return what is in a file; InvalidInput says why it cannot be read, and `where` it is named."""
     try:
-        content = tomllib.loads(path.read_text())
+        return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{where or path}: cannot be read: {error.strerror}") from error
+
+
+def _read_file(kind: type[FileT], path: Path) -> FileT:
+    try:
+        content = tomllib.loads(content_of(path).decode())
+    except ValueError as error:
         raise InvalidInput(f"{path}: not a TOML file: {error}") from error
     return read(kind, content, str(path))
 
 
 def _header(where: str, directory: Path, name: str) -> bytes:
-    if not name:
-        return b""
-    try:
-        return (directory / name).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{where}.header: {name}: cannot be read: {error.strerror}") from error
+    return content_of(directory / name, f"{where}.header: {name}") if name else b""
 
 
 # ---- Batches
@@ -58,7 +59,7 @@ class BatchFile(Message, frozen=True, kw_only=True):
 
 def read_batch(path: Path) -> tuple[str, list[JobSpec]]:
     """Return the name and the jobs of a batch file; InvalidInput names the place of what is wrong."""
-    found = _content(BatchFile, path)
+    found = _read_file(BatchFile, path)
     return found.name, [
         JobSpec(
             job.function or found.function,
@@ -98,7 +99,7 @@ class PipelineFile(Message, frozen=True, kw_only=True):
 
 def read_pipeline(path: Path) -> tuple[str, list[Subtask]]:
     """Return the name and the subtasks of a pipeline file; InvalidInput names the place of what is wrong."""
-    found = _content(PipelineFile, path)
+    found = _read_file(PipelineFile, path)
     return found.name, [_subtask(path, found, index) for index in range(len(found.subtasks))]
 
 

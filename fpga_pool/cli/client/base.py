@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
+from cliff.display import DisplayCommandBase
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
@@ -89,7 +90,16 @@ def fitting(parsed_args: argparse.Namespace, known: Iterable[str], formatter: T)
     return FittedTable() if fits else formatter
 
 
-class PoolLister(PoolCommand, Lister):
+class Shows(PoolCommand, DisplayCommandBase):
+    """A command that ends with output, in a format that its user chooses."""
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show the columns."""
+        self.formatter = fitting(parsed_args, column_names, self.formatter)
+        return super().produce_output(parsed_args, column_names, data)  # type: ignore[safe-super]  # cliff's, of a kind
+
+
+class PoolLister(Shows, Lister):
     """A command that ends with a table."""
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -97,11 +107,6 @@ class PoolLister(PoolCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return table(self.ask(**self.filters(parsed_args)), self.COLUMNS)
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the table."""
-        self.formatter = fitting(parsed_args, column_names, self.formatter)
-        return super().produce_output(parsed_args, column_names, data)
 
 
 class LongLister(PoolLister):
@@ -191,13 +196,8 @@ class NewestLister(Pages, LongLister):
         return table(self.ask(**self.filters(parsed_args)), columns)
 
 
-class PoolShowOne(PoolCommand, ShowOne):
+class PoolShowOne(Shows, ShowOne):
     """A command that ends with one object."""
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the object."""
-        self.formatter = fitting(parsed_args, column_names, self.formatter)
-        return super().produce_output(parsed_args, column_names, data)
 
 
 class OneObject(PoolShowOne):

@@ -15,6 +15,7 @@ from fpga_pool.cli.client.base import (
     Several,
 )
 from fpga_pool.cli.client.columns import Columns, One, Row, Table, single
+from fpga_pool.cli.files import content_of
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignManifest
@@ -95,16 +96,9 @@ _DESIGN_COLUMNS: Columns = (
 def read_manifest(path: str) -> dict[str, Any]:
     """Return the manifest in a TOML file, of which the API checks the fields."""
     try:
-        return tomllib.loads(_content(path).decode())
+        return tomllib.loads(content_of(Path(path)).decode())
     except ValueError as error:
         raise InvalidInput(f"{path}: {error}") from None
-
-
-def _content(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
 
 
 class CreateDesign(PoolShowOne):
@@ -121,9 +115,11 @@ class CreateDesign(PoolShowOne):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        signature = _content(parsed_args.signature) if parsed_args.signature else b""
+        signature = content_of(Path(parsed_args.signature)) if parsed_args.signature else b""
         manifest = read_manifest(parsed_args.manifest)
-        return single(self.client.create_design(manifest, _content(parsed_args.bitstream), signature), _DESIGN_COLUMNS)
+        return single(
+            self.client.create_design(manifest, content_of(Path(parsed_args.bitstream)), signature), _DESIGN_COLUMNS
+        )
 
 
 class ListDesigns(NewestLister, LongLister):

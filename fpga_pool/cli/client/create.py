@@ -17,7 +17,7 @@ from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job
 from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
-from fpga_pool.cli.files import read_batch
+from fpga_pool.cli.files import content_of, read_batch
 from fpga_pool.client import BatchResult, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
@@ -372,9 +372,4 @@ def add_header(parser: argparse.ArgumentParser) -> None:
 
 def header_of(path: Path | None) -> bytes:
     """Return what is sent before each file; InvalidInput if it cannot be read."""
-    if path is None:
-        return b""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"--header {path}: cannot be read: {error.strerror}") from error
+    return b"" if path is None else content_of(path, f"--header {path}")

@@ -2,8 +2,7 @@
 
 import graphlib
 import math
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,10 @@ from fpga_pool.sim.scenario.values import (
     Spread,
     choice,
     key,
+    naming,
     read_table,
+    read_toml,
+    require_known,
     share,
     shown,
 )
@@ -173,7 +175,6 @@ class World:
 
 # ---- Reading: everything is checked before anything happens
 
-FORMAT_VERSION = 1
 _NAMED: Mapping[str, Any] = {"nodes": NodeTable, "subtasks": SubtaskTable, "pipelines": PipelineTable}
 _KEYS = ("format_version", "run", "estimates", "interference", *_NAMED, "arrivals", "events")
 
@@ -185,17 +186,10 @@ TableT = TypeVar("TableT")
 
 def read_world(path: Path, make_law: MakeLaw) -> World:
     """Return the cluster scenario in a TOML file; InvalidInput names the file, the table, the key and what is right."""
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also what is no UTF-8
-        raise InvalidInput(f"{path}: {error}") from None
-    try:
+    content = read_toml(path)
+    with naming(path):
         world = _world(path, content, make_law)
         _check(world)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
     return world
 
 
@@ -203,9 +197,6 @@ def _world(path: Path, content: Mapping[str, Any], make_law: MakeLaw) -> World:
     for name in content:
         if name not in _KEYS:
             raise InvalidInput(f"{name}: unknown key; keys are {', '.join(_KEYS)}")
-    version = content.get("format_version", FORMAT_VERSION)
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {shown(version)}")
     laws = _table(content, "interference")
     for name in laws:
         if name not in ("accelerator", "cpu"):
@@ -271,20 +262,20 @@ def _check(world: World) -> None:
             raise InvalidInput(f"nodes.{node.name}: accelerator and accelerators: expected both or neither")
     for subtask in world.subtasks:
         for kind in subtask.seconds:
-            _known(f"subtasks.{subtask.name}: seconds", kind, kinds, "kind of unit of the nodes")
+            require_known(kind, kinds, f"subtasks.{subtask.name}: seconds", "kind of unit of the nodes")
     for pipeline in world.pipelines:
         for name in pipeline.subtasks:
-            _known(f"pipelines.{pipeline.name}: subtasks", name, subtasks, "subtask")
+            require_known(name, subtasks, f"pipelines.{pipeline.name}: subtasks", "subtask")
         _check_edges(pipeline)
     pipelines = {table.name for table in world.pipelines}
     for i, arrival in enumerate(world.arrivals):
         for name in arrival.pipelines or ():
-            _known(f"arrivals[{i}]: pipelines", name, pipelines, "pipeline")
+            require_known(name, pipelines, f"arrivals[{i}]: pipelines", "pipeline")
         if bool(arrival.trace) == bool(arrival.tasks) or bool(arrival.tasks) != bool(arrival.per_minute):
             raise InvalidInput(f"arrivals[{i}]: expected either tasks and per_minute, or a trace")
     for i, event in enumerate(world.events):
         nodes = {node.name: node for node in world.nodes}
-        _known(f"events[{i}]: nodes", event.nodes, nodes, "table of nodes")
+        require_known(event.nodes, nodes, f"events[{i}]: nodes", "table of nodes")
         if event.count > nodes[event.nodes].count:
             raise InvalidInput(f"events[{i}]: count: there are {nodes[event.nodes].count} nodes {event.nodes!r}")
 
@@ -293,7 +284,7 @@ def _check_edges(pipeline: PipelineTable) -> None:
     edges = pipeline.edges or ()
     for edge in edges:
         for name in edge:
-            _known(f"pipelines.{pipeline.name}: edges", name, pipeline.subtasks, "subtask of this pipeline")
+            require_known(name, pipeline.subtasks, f"pipelines.{pipeline.name}: edges", "subtask of this pipeline")
     order: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for first, then in edges:
         order.add(then, first)
@@ -301,11 +292,6 @@ def _check_edges(pipeline: PipelineTable) -> None:
         order.prepare()
     except graphlib.CycleError as error:
         raise InvalidInput(f"pipelines.{pipeline.name}: edges: a cycle: {' -> '.join(error.args[1])}") from None
-
-
-def _known(place: str, name: str, names: Iterable[str], what: str) -> None:
-    if name not in names:
-        raise InvalidInput(f"{place}: {name!r}: no such {what}; there are {', '.join(sorted(names))}")
 
 
 def read_trace(path: Path, pipelines: Mapping[str, int]) -> list[tuple[float, int, float]]:
@@ -326,6 +312,6 @@ def read_trace(path: Path, pipelines: Mapping[str, int]) -> list[tuple[float, in
             arrival_s, pipeline, input_mb = math.nan, "", math.nan
         if not (0 <= arrival_s < math.inf and 0 < input_mb < math.inf):
             raise InvalidInput(f"{path}: line {number}: expected seconds, pipeline, MB, found {shown(line)}")
-        _known(f"{path}: line {number}", pipeline, pipelines, "pipeline")
+        require_known(pipeline, pipelines, f"{path}: line {number}", "pipeline")
         tasks.append((arrival_s, pipelines[pipeline], input_mb))
     return tasks

@@ -1,7 +1,6 @@
 """Scenario files: read, and checked whole before anything happens."""
 
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,11 +28,19 @@ from fpga_pool.sim.scenario.tables import (
     SubtaskTable,
     TaskGroup,
 )
-from fpga_pool.sim.scenario.values import MOST_THINGS, NAME, read_table, read_value, shown
+from fpga_pool.sim.scenario.values import (
+    MOST_THINGS,
+    NAME,
+    naming,
+    read_table,
+    read_toml,
+    read_value,
+    require_known,
+    shown,
+)
 
 GroupT = TypeVar("GroupT", bound=Group)
 
-FORMAT_VERSION = 1
 #: Prefix of the tables with parameters of policies.
 _POLICY = "policy_"
 #: The tables of single things, and those of lists.
@@ -67,65 +74,44 @@ class Policies:
     task: Collection[str]
 
 
-_TOO_DEEP = "nested too deeply; a scenario has tables of values, and lists of names or numbers"
-
-
 def read_scenario(path: Path) -> Scenario:
     """Return the scenario in a TOML file; InvalidInput names the file, the table, the key and what would be right."""
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise InvalidInput(f"{path}: line {line}: not UTF-8 text") from None
-    except ValueError as error:  # also a whole number of thousands of digits
-        raise InvalidInput(f"{path}: {error}") from None
-    except RecursionError:
-        raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
-    try:
+    content = read_toml(path)
+    with naming(path):
         return _scenario(path, content)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
-    except RecursionError:  # a value that is refused cannot even be shown
-        raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
 
 
 def check_scenario(scenario: Scenario, catalogue: Catalogue, policies: Policies) -> None:
     """Raise InvalidInput if a name in the scenario is not that of anything."""
-    try:
+    with naming(scenario.path):
         _check_policies(scenario, policies)
         for host in scenario.hosts:
             if host.board:
-                _require(host.board, catalogue.boards, f"hosts.{host.name}: board", "board of the catalogue")
+                require_known(host.board, catalogue.boards, f"hosts.{host.name}: board", "board of the catalogue")
         hosts = scenario.host_names
         for group in scenario.groups:
             for place, work in _parts(group):
                 if isinstance(work, Inputs):
                     for name in work.requester:
-                        _require(name, hosts, f"{place}: requester", "host")
+                        require_known(name, hosts, f"{place}: requester", "host")
                     for name in work.function:
-                        _require(name, catalogue.functions, f"{place}: function", "function of the catalogue")
+                        require_known(name, catalogue.functions, f"{place}: function", "function of the catalogue")
             if isinstance(group, PipelineGroup):
                 for index, part in enumerate(group.parts):
                     place = f"{group.place}: subtasks[{index}]"
-                    _require(part.function, catalogue.functions, f"{place}: function", "function of the catalogue")
+                    require_known(part.function, catalogue.functions, f"{place}: function", "function of the catalogue")
                     if part.requester:
-                        _require(part.requester, hosts, f"{place}: requester", "host")
+                        require_known(part.requester, hosts, f"{place}: requester", "host")
             if isinstance(group, InstanceGroup):
-                _require(group.function, catalogue.functions, f"{group.place}: function", "function of the catalogue")
+                require_known(
+                    group.function, catalogue.functions, f"{group.place}: function", "function of the catalogue"
+                )
                 if group.host:
-                    _require(group.host, hosts, f"{group.place}: host", "host")
+                    require_known(group.host, hosts, f"{group.place}: host", "host")
         _check_targets(scenario, catalogue)
-    except InvalidInput as error:
-        raise InvalidInput(f"{scenario.path}: {error}") from None
 
 
-def _scenario(path: Path, content: Mapping[str, Any]) -> Scenario:
-    content = dict(content)
-    version = content.pop("format_version", FORMAT_VERSION)
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {shown(version)}")
+def _scenario(path: Path, content: dict[str, Any]) -> Scenario:
     parameters = {name: content.pop(name) for name in list(content) if name.startswith(_POLICY)}
     for name in content:
         if name not in ("hosts", *_TABLES, *_LISTS):
@@ -266,12 +252,6 @@ def _refuse_repeated(names: Iterable[tuple[str, str]]) -> None:
         first[name] = place
 
 
-def _require(name: str, known: Collection[str], place: str, what: str) -> None:
-    if name not in known:
-        listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
-        raise InvalidInput(f"{place}: no {what} {name!r}; available: {listed or 'none'}")
-
-
 def _parts(group: Group) -> Iterable[tuple[str, object]]:
     """Yield what describes inputs, and where it is."""
     if isinstance(group, BatchGroup):
@@ -282,17 +262,17 @@ def _parts(group: Group) -> Iterable[tuple[str, object]]:
 
 def _check_policies(scenario: Scenario, policies: Policies) -> None:
     chosen = scenario.scheduler
-    _require(chosen.online_policy, policies.online, "scheduler: online_policy", "online policy")
-    _require(chosen.gang_policy, policies.gang, "scheduler: gang_policy", "gang policy")
-    _require(chosen.task_policy, policies.task, "scheduler: task_policy", "task policy")
+    require_known(chosen.online_policy, policies.online, "scheduler: online_policy", "online policy")
+    require_known(chosen.gang_policy, policies.gang, "scheduler: gang_policy", "gang policy")
+    require_known(chosen.task_policy, policies.task, "scheduler: task_policy", "task policy")
     for_batches = {*policies.batch, chosen.online_policy}
-    _require(chosen.default_policy, for_batches, "scheduler: default_policy", "policy for batches")
+    require_known(chosen.default_policy, for_batches, "scheduler: default_policy", "policy for batches")
     for group in scenario.batches:
         if group.policy:
-            _require(group.policy, for_batches, f"{group.place}: policy", "policy for batches")
+            require_known(group.policy, for_batches, f"{group.place}: policy", "policy for batches")
     all_there_are = {*policies.batch, *policies.online, *policies.gang, *policies.task}
     for name in scenario.policies:
-        _require(name, all_there_are, f"{_POLICY}{name}", "policy")
+        require_known(name, all_there_are, f"{_POLICY}{name}", "policy")
 
 
 def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
@@ -317,4 +297,4 @@ def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
                 " HOST/simCARD or HOST/simCARD/slotSLOT, counted from 0"
             )
         if wanted:
-            _require(event.target, known[wanted], f"{event.place}: target", wanted)
+            require_known(event.target, known[wanted], f"{event.place}: target", wanted)

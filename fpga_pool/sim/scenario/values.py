@@ -2,8 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,6 +46,47 @@ class Spread:
     def draw_whole(self, rng: np.random.Generator) -> int:
         """Return a whole number of the range, both ends included."""
         return int(self.low) if self.low == self.high else int(rng.integers(int(self.low), int(self.high) + 1))
+
+
+FORMAT_VERSION = 1
+
+_TOO_DEEP = "nested too deeply; a scenario has tables of values, and lists of names or numbers"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a scenario file; InvalidInput names the file, and what is wrong with it."""
+    with naming(path):
+        try:
+            content = tomllib.loads(path.read_bytes().decode())
+        except OSError as error:
+            raise InvalidInput(f"cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise InvalidInput(f"line {line}: not UTF-8 text") from None
+        except ValueError as error:  # also a whole number of thousands of digits
+            raise InvalidInput(str(error)) from None
+        version = content.pop("format_version", FORMAT_VERSION)
+        if version != FORMAT_VERSION or isinstance(version, bool):
+            raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {shown(version)}")
+        return content
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name the file in each InvalidInput."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    except RecursionError:  # a value that is refused cannot even be shown
+        raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
+
+
+def require_known(name: str, known: Collection[str], place: str, what: str) -> None:
+    """Raise InvalidInput where a name is that of nothing."""
+    if name not in known:
+        listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
+        raise InvalidInput(f"{place}: no {what} {name!r}; available: {listed or 'none'}")
 
 
 def key(kind: Kind, default: Any = MISSING, *, shown_default: str = "") -> Any:

@@ -32,9 +32,9 @@ per_minute = 600
         ("cores = 2", "cors = 2", "nodes.n: cors: unknown key"),
         ("memory_gb = 8", "", "nodes.n: memory_gb: missing"),
         ("memory_gb = 8", "memory_gb = 8\naccelerators = 1", "nodes.n: accelerator and accelerators: expected both"),
-        ("cpu = 1 }", "gpu = 1 }", "subtasks.t: seconds: 'gpu': no such kind of unit of the nodes; there are cpu"),
+        ("cpu = 1 }", "gpu = 1 }", "subtasks.t: seconds: no kind of unit of the nodes 'gpu'; available: cpu"),
         ("cpu = 1 }", "cpu = 0 }", "subtasks.t: seconds: expected a table: kind of unit = seconds"),
-        ('["s", "t"]', '["s", "u"]', "pipelines.p: subtasks: 'u': no such subtask; there are s, t"),
+        ('["s", "t"]', '["s", "u"]', "pipelines.p: subtasks: no subtask 'u'; available: s, t"),
         ('["s", "t"]', '["s", "s"]', "pipelines.p: subtasks: expected a list of different names"),
         (
             '["s", "t"]',
@@ -42,7 +42,7 @@ per_minute = 600
             "pipelines.p: edges: a cycle:",
         ),
         ("tasks = 3000\n", "", "arrivals[0]: expected either tasks and per_minute, or a trace"),
-        ("tasks = 3000", 'tasks = 3\npipelines = "r"', "arrivals[0]: pipelines: 'r': no such pipeline; there are p, q"),
+        ("tasks = 3000", 'tasks = 3\npipelines = "r"', "arrivals[0]: pipelines: no pipeline 'r'; available: p, q"),
         (
             "[nodes.n]",
             "[interference.accelerator]\nlaw = 'none'\n[nodes.n]",
