@@ -6,12 +6,12 @@ No other module knows the error codes of databases.
 import contextlib
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from inspect import isclass
 from pathlib import Path
+from select import POLLIN, poll
 from typing import Any, Literal
 
 import sqlalchemy
@@ -128,8 +128,6 @@ IDLE_TRANSACTION_TIMEOUT_S = 5
 #: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
 SILENCE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 10
-#: A connection that was not used for so long is tried before it is used; no server is started again in less.
-TRIED_AFTER_S = 0.1
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, which MariaDB says in its answers
 #: How often, and at what interval, a database server that does not answer yet is tried at start.
 CONNECT_RETRIES = 5
@@ -223,7 +221,6 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
             parsing.FieldDescriptorPacket = lru_cache(4096)(packet)
     event.listen(engine, "connect", partial(_set_up_session, engine.dialect, _SESSION_SETTINGS[backend]))
     event.listen(engine, "begin", _begin_on_server)
-    event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", partial(_try, engine.dialect))
     _wait_for_server(engine, retries, interval_s)
     return engine
@@ -235,18 +232,16 @@ def _roll_back(connection: Any) -> None:
         connection.rollback()
 
 
-def _note_use(_connection: Any, record: Any) -> None:
-    record.info["used_s"] = time.monotonic()
-
-
-def _try(dialect: Dialect, connection: Any, record: Any, _proxy: Any) -> None:
-    """Replace a connection that was not used for a while, and all others, if its server does not know it any more."""
-    used_s = record.info.get("used_s")
-    if used_s is not None and time.monotonic() - used_s > TRIED_AFTER_S:
-        try:
+def _try(dialect: Dialect, connection: Any, _record: Any, _proxy: Any) -> None:
+    """Replace a connection, and all others, if its server does not know it any more: it has said so, or hung up."""
+    try:
+        socket = getattr(connection, "_sock", connection)  # PyMySQL's own; psycopg's connection knows its descriptor
+        idle = poll()
+        idle.register(socket.fileno(), POLLIN)
+        if idle.poll(0):
             dialect.do_ping(connection)
-        except dialect.loaded_dbapi.Error as error:
-            raise InvalidatePoolError from error
+    except (dialect.loaded_dbapi.Error, AttributeError) as error:  # PyMySQL has no socket where it has closed it
+        raise InvalidatePoolError from error
 
 
 def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:

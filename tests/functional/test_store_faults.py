@@ -125,6 +125,17 @@ def test_a_restart_between_two_transactions_goes_unnoticed(server, count, comple
     assert completed() == 2
 
 
+def test_a_connection_that_has_rested_is_not_tried_before_it_is_used(store, monkeypatch):
+    """Its server would have hung up, and to ask it takes as long as a statement."""
+    tried = []
+    monkeypatch.setattr(store.engine.dialect, "do_ping", tried.append)
+    for _ in range(3):
+        with store.looking() as tx:
+            tx.shards()
+        time.sleep(0.2)
+    assert tried == []
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_transaction_whose_server_ends_is_told_to_come_back_and_leaves_nothing(server, count, completed, end):
     with pytest.raises(ServiceUnavailable, match="does not respond; try again later"):
