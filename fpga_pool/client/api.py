@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from fpga_pool.client import filters as f
+from fpga_pool.client.lane import Lanes
 from fpga_pool.client.resources import next_marker, read, read_all, segment
 from fpga_pool.client.session import CREATE_PATIENCE_S, DEFAULT_ENDPOINT, ApiSession, Login, create
 from fpga_pool.model.codec import to_plain
@@ -63,6 +64,7 @@ class PoolApi:
         `cacert` is a file of the authorities that may have signed the endpoint's certificate; a login has its own.
         """
         self._hosts: Mapping[str, Host] = {}
+        self.lanes = Lanes()
         if login is None:
             endpoint = endpoint or os.environ.get("FPGA_POOL_ENDPOINT") or DEFAULT_ENDPOINT
         self._http = ApiSession(
@@ -77,7 +79,8 @@ class PoolApi:
         self.close()
 
     def close(self) -> None:
-        """Close the connections to the API."""
+        """Close the connections to the API and to hosts."""
+        self.lanes.close()
         self._http.close()
 
     # Batches
@@ -377,16 +380,13 @@ class PoolApi:
         return self._list(Host, "hosts", limit, filters)
 
     def known_hosts(self, names: Collection[str]) -> Mapping[str, Host]:
-        """Return hosts by name: as they were listed last, unless one of `names` was not among them.
-
-        Their addresses may be old: after a connection that failed, `forget_hosts` has them listed again.
-        """
+        """Return hosts by name as they were listed last, unless one of `names` was missing: addresses may be old."""
         if not self._hosts.keys() >= set(names):
             self._hosts = {host.name: host for host in self.hosts()}
         return self._hosts
 
     def forget_hosts(self) -> None:
-        """Have the hosts listed again when one is needed next."""
+        """Have the hosts listed again when one is needed next, as after a connection that failed."""
         self._hosts = {}
 
     def services(self) -> list[Service]:

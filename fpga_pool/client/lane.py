@@ -1,17 +1,19 @@
-"""Small jobs of one host, all on one connection, in their own thread."""
+"""Small jobs of one host, all on one connection, in their own thread; the batches of a client share it."""
 
 import hashlib
 import heapq
 import itertools
+import ssl
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.outcome import write_files
-from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s, require_current, tls_for
+from fpga_pool.client.stream import Phase, StreamContext, TicketDesk, plan_anchor_s, require_current, tls_for
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefused
 from fpga_pool.model.messages.requests import Ticket, TicketRequest
 from fpga_pool.model.objects.pool import Host, Job, JobState
@@ -24,15 +26,22 @@ from fpga_pool.transfer.lane_client import Answer, LaneConnection
 #: the host, which inputs that leave later, or that wait for a slot, must not hold up.  The host takes 1024 in all.
 _OPEN, _OPEN_RESULTS = 512, 256
 _TICK_S = 0.5
+#: A lane without jobs is kept for the next ones for so long: a user's next small batch comes soon, or much later.
+_KEPT_S = 5.0
+_CONNECT_TIMEOUT_S = 10.0
 
 Outcome = ResultInfo | BaseException
+#: Takes parcels that are through, or not, in the lane's thread.
+Ended = Callable[[list[tuple[Any, Outcome]]], object]
 
 
 class Parcel:
     """One small job on a lane; the lane's thread moves it, others may look at it and cancel it."""
 
-    def __init__(self, job: Job, source: Input, sink: Path) -> None:
+    def __init__(self, job: Job, source: Input, sink: Path, context: StreamContext, ended: Ended) -> None:
         self.job = job
+        self.context = context
+        self.ended = ended
         self.phase = Phase.OPENING
         self.sent_bytes = 0
         self.source = source
@@ -49,21 +58,41 @@ class Parcel:
         return "fetch" if self.job.state is JobState.RESULT_HELD else "send"
 
 
-class Lane:
-    """A connection to one host, opened with the first job and kept for the next ones."""
+class Lanes:
+    """The lanes of a client; threads share them."""
 
-    def __init__(
-        self,
-        context: StreamContext,
-        host: Host,
-        parcels: Sequence[Parcel],
-        ended: Callable[[list[tuple[Any, Outcome]]], object],
-    ) -> None:
-        self.host = host
-        self._context = context
-        #: Called with parcels that are through, or not, in the lane's thread.
-        self._ended = ended
+    def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._lanes: dict[tuple[object, ...], Lane] = {}
+
+    def add(self, host: Host, parcels: Sequence[Parcel]) -> "Lane":
+        """Have the lane of a host take parcels, which have one context; return it."""
+        tls = parcels[0].context.ssl_context
+        place = host.name, host.data_address, host.data_port, host.data_tls, tls
+        with self._lock:
+            lane = self._lanes.get(place)
+            if lane is None or not lane.add(parcels):
+                self._lanes = {place: one for place, one in self._lanes.items() if not one.has_ended}
+                lane = self._lanes[place] = Lane(host, tls, parcels)
+        return lane
+
+    def close(self) -> None:
+        """End all; what is open is cancelled."""
+        with self._lock:
+            lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close()
+
+
+class Lane:
+    """A connection to one host, opened with the first jobs and kept for the next ones."""
+
+    def __init__(self, host: Host, ssl_context: ssl.SSLContext | None, parcels: Sequence[Parcel]) -> None:
+        self.host = host
+        self._ssl_context = ssl_context
+        self._lock = threading.Lock()
+        #: Held while results are written.
+        self._taking = threading.Lock()
         #: Inputs to send and results to fetch that were not ordered yet.
         self._inputs: list[Parcel] = []
         self._results: list[Parcel] = []
@@ -75,29 +104,44 @@ class Lane:
         self._numbers = itertools.count(1)
         self._connection: LaneConnection | None = None
         self._closing = False
+        #: It takes no more parcels: orders are open that nobody waits for any more.
+        self._retired = False
+        self._used_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"lane-{host.name}", daemon=True)
         self._thread.start()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its thread has ended."""
+        return not self._thread.is_alive()
+
     def add(self, parcels: Sequence[Parcel]) -> bool:
-        """Take jobs; False if the lane has ended and takes no more."""
+        """Take jobs; False if the lane takes no more."""
         with self._lock:
-            if self._closing:
+            if self._closing or self._retired:
                 return False
             self._note(parcels)
-            if self._connection is not None:
-                self._connection.wake()
+            self._wake()
         return True
 
     def _note(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:
             (self._results if parcel.purpose == "fetch" else self._inputs).append(parcel)
 
+    def _wake(self) -> None:
+        if self._connection is not None:
+            self._connection.wake()
+
+    def settle(self) -> None:
+        """Return when nothing is written any more for parcels that were cancelled."""
+        with self._taking, self._lock:
+            self._wake()
+
     def close(self) -> None:
         """End; what is open is cancelled."""
         with self._lock:
             self._closing = True
-            if self._connection is not None:
-                self._connection.wake()
+            self._wake()
         self._thread.join()
 
     def _run(self) -> None:
@@ -121,25 +165,37 @@ class Lane:
             left = [*self._open.values(), *held, *self._inputs, *self._results]
         for parcel in left:
             parcel.phase = Phase.OPENING
-        self._ended([(parcel, error) for parcel in left])
+        _end([(parcel, error) for parcel in left])
 
     def _connect(self) -> LaneConnection:
-        context, host = self._context, self.host
-        tls = tls_for(host, context.ssl_context)
+        host = self.host
+        tls = tls_for(host, self._ssl_context)
         try:
-            return connect_lane((host.data_address, host.data_port), context.connect_timeout_s, ssl_context=tls)
+            return connect_lane((host.data_address, host.data_port), _CONNECT_TIMEOUT_S, ssl_context=tls)
         except OSError as error:
             raise TransferBroken(f"the connection to {host.name} failed immediately: {error}") from error
 
     def _serve(self, connection: LaneConnection) -> None:
         while not self._closing:
             self._give_up_cancelled()
+            if self._has_rested():
+                return
             new = self._next()
             if new:
                 self._order(connection, new)
             answers = connection.pump(self._send_due(connection))
             if answers:
                 self._take(connection, answers)
+
+    def _has_rested(self) -> bool:
+        """Return whether the lane ends: it has had no jobs for a while, or will get none."""
+        if self._open or self._held:
+            self._used_s = time.monotonic()
+            return False
+        with self._lock:
+            if not self._inputs and not self._results:
+                self._closing |= self._retired or time.monotonic() - self._used_s > _KEPT_S
+            return self._closing
 
     def _next(self) -> list[Parcel]:
         """Return what is to be ordered now: as many inputs as there is room for, then results."""
@@ -151,45 +207,55 @@ class Lane:
         return [*inputs, *results]
 
     def _give_up_cancelled(self) -> None:
-        given_up = [self._open.pop(number) for number, parcel in list(self._open.items()) if parcel.cancelled]
-        given_up += [self._held.pop(number)[0] for number, (parcel, _) in list(self._held.items()) if parcel.cancelled]
-        if given_up:
+        ordered = [self._open.pop(number) for number, parcel in list(self._open.items()) if parcel.cancelled]
+        held = [self._held.pop(number)[0] for number, (parcel, _) in list(self._held.items()) if parcel.cancelled]
+        with self._lock:
+            waiting = [parcel for parcel in (*self._inputs, *self._results) if parcel.cancelled]
+            if waiting:
+                self._inputs = [parcel for parcel in self._inputs if not parcel.cancelled]
+                self._results = [parcel for parcel in self._results if not parcel.cancelled]
+            # The host does not know: it keeps a place for each until the lane ends.
+            self._retired |= bool(ordered)
+        if given_up := [*ordered, *held, *waiting]:
             error = TransferCancelled("cancelled by the caller")
-            self._ended([(parcel, error) for parcel in given_up])
+            _end([(parcel, error) for parcel in given_up])
 
     # Ordering
 
     def _order(self, connection: LaneConnection, parcels: Sequence[Parcel]) -> None:
         """Report the flow, get leave for all of them, and send what is to be sent."""
-        tickets = self._context.desk.get_all(
-            [
-                TicketRequest(
-                    job=parcel.job.uuid,
-                    purpose=parcel.purpose,
-                    source_address=connection.source_address,
-                    source_port=connection.source_port,
-                )
-                for parcel in parcels
-            ]
-        )
         failed: list[tuple[Parcel, Outcome]] = []
-        for parcel, wanted in zip(parcels, tickets, strict=True):
-            try:
-                ticket = wanted.result()
-                require_current(ticket, parcel.job, self.host)
-            except FpgaPoolError as error:
-                failed.append((parcel, error))
-            else:
-                self._hold(parcel, ticket)
-        if failed:
-            self._ended(failed)
+        by_batch: dict[TicketDesk, list[Parcel]] = defaultdict(list)
+        for parcel in parcels:
+            by_batch[parcel.context.desk].append(parcel)
+        for desk, of_batch in by_batch.items():
+            tickets = desk.get_all(
+                [
+                    TicketRequest(
+                        job=parcel.job.uuid,
+                        purpose=parcel.purpose,
+                        source_address=connection.source_address,
+                        source_port=connection.source_port,
+                    )
+                    for parcel in of_batch
+                ]
+            )
+            for parcel, wanted in zip(of_batch, tickets, strict=True):
+                try:
+                    ticket = wanted.result()
+                    require_current(ticket, parcel.job, self.host)
+                except FpgaPoolError as error:
+                    failed.append((parcel, error))
+                else:
+                    self._hold(parcel, ticket)
+        _end(failed)
 
     def _hold(self, parcel: Parcel, ticket: Ticket) -> None:
         """Keep a parcel until all of it may have left by its plan: it moves in one burst."""
         due_s = 0.0
         if parcel.purpose == "send":
             arrives_s = ticket.transfer[-1].end_s if ticket.transfer else 0.0
-            due_s = plan_anchor_s(ticket, parcel.job, self._context.clock) + arrives_s
+            due_s = plan_anchor_s(ticket, parcel.job, parcel.context.clock) + arrives_s
         number = next(self._numbers)
         self._held[number] = parcel, ticket
         heapq.heappush(self._due, (due_s, number))
@@ -206,8 +272,7 @@ class Lane:
                     self._send(connection, number, parcel, ticket)
                 except (FpgaPoolError, OSError) as error:
                     failed.append((parcel, error))
-        if failed:
-            self._ended(failed)
+        _end(failed)
         return min(_TICK_S, self._due[0][0] - now_s) if self._due else _TICK_S
 
     def _send(self, connection: LaneConnection, number: int, parcel: Parcel, ticket: Ticket) -> None:
@@ -226,20 +291,31 @@ class Lane:
     def _take(self, connection: LaneConnection, answers: Sequence[Answer]) -> None:
         ended: list[tuple[Parcel, Outcome]] = []
         results: list[tuple[int, Parcel, frames.Result, bytes]] = []
-        for frame, data in answers:
-            parcel = self._open.pop(frame.number, None)
-            if parcel is None:
-                continue  # given up meanwhile
-            if isinstance(frame, frames.Result):
-                results.append((frame.number, parcel, frame, data))
-            else:
-                # Unless its result is held, a new order may follow: one whose input is there already does no harm.
-                parcel.phase = Phase.WAITING if isinstance(frame, frames.Held) else Phase.OPENING
-                ended.append((parcel, _error(frame)))
-        for number, parcel, frame, data in _good(results, ended):
-            connection.put(frames.ResultReceived(number))
-            ended.append((parcel, ResultInfo(parcel.sink, len(data), frame.sha256)))
-        self._ended(ended)
+        with self._taking:
+            for frame, data in answers:
+                parcel = self._open.get(frame.number)
+                if parcel is None or parcel.cancelled:
+                    continue  # given up
+                del self._open[frame.number]
+                if isinstance(frame, frames.Result):
+                    results.append((frame.number, parcel, frame, data))
+                else:
+                    # Unless its result is held, a new order may follow: one whose input is there already does no harm.
+                    parcel.phase = Phase.WAITING if isinstance(frame, frames.Held) else Phase.OPENING
+                    ended.append((parcel, _error(frame)))
+            for number, parcel, frame, data in _good(results, ended):
+                connection.put(frames.ResultReceived(number))
+                ended.append((parcel, ResultInfo(parcel.sink, len(data), frame.sha256)))
+        _end(ended)
+
+
+def _end(outcomes: Sequence[tuple[Parcel, Outcome]]) -> None:
+    """Tell each batch what came of its parcels, of all that ended together at once."""
+    by_batch: dict[Ended, list[tuple[Parcel, Outcome]]] = defaultdict(list)
+    for parcel, outcome in outcomes:
+        by_batch[parcel.ended].append((parcel, outcome))
+    for ended, of_batch in by_batch.items():
+        ended(of_batch)
 
 
 def _read(source: Input, input_bytes: int) -> bytes:

@@ -72,8 +72,9 @@ class BatchRunner:
         #: Streams that have ended, each with what came of it.
         self._done: queue.SimpleQueue[Sequence[tuple[Stream | Parcel, Outcome | None]]] = queue.SimpleQueue()
         self._transfer_of: dict[str, Transfer] = {}
-        #: By host.
-        self._lanes: dict[str, Lane] = {}
+        #: What small jobs are on, each lane for those of one host.
+        self._lanes = api.lanes
+        self._used_lanes: set[Lane] = set()
         self._next_poll_s = 0.0
         self._pause_s = self._settings.fast_poll_s
         self._heard_s = self._looked_s = 0.0
@@ -128,11 +129,11 @@ class BatchRunner:
                         "the pool"
                     )
         finally:
-            for transfer in self._transfers:
-                if transfer.stream is not None:
-                    transfer.stream.cancel()
-            for lane in self._lanes.values():
-                lane.close()
+            moving = [transfer.stream for transfer in self._transfers if transfer.stream is not None]
+            for stream in moving:
+                stream.cancel()
+            for lane in self._used_lanes:
+                lane.settle()
             workers.shutdown()
         self._on_progress(progress_of(self.batch_uuid, self._transfers))
         return batch
@@ -325,14 +326,10 @@ class BatchRunner:
         """Give small jobs to the lanes of their hosts."""
         by_host: dict[str, list[Parcel]] = {}
         for transfer in transfers:
-            transfer.stream = Parcel(transfer.job, transfer.source, transfer.sink)
-            by_host.setdefault(transfer.job.host, []).append(transfer.stream)
-        for name, parcels in by_host.items():
-            lane = self._lanes.get(name)
-            if lane is None or lane.host != self._hosts[name] or not lane.add(parcels):
-                if lane is not None:
-                    lane.close()
-                self._lanes[name] = Lane(self._context, self._hosts[name], parcels, self._done.put)
+            parcel = Parcel(transfer.job, transfer.source, transfer.sink, self._context, self._done.put)
+            transfer.stream = parcel
+            by_host.setdefault(transfer.job.host, []).append(parcel)
+        self._used_lanes.update(self._lanes.add(self._hosts[name], parcels) for name, parcels in by_host.items())
 
     def _wait(self) -> None:
         """Wait until a stream has ended, the next look is due, or a stream may have become due."""

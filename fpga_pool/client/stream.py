@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.session import PoolClock
 from fpga_pool.drivers.egress.base import Flow
@@ -26,6 +26,9 @@ from fpga_pool.model.objects.pool import Host, Job, RateSegment
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.transfer.schedule import Pacer, RateSchedule
+
+if TYPE_CHECKING:  # which has the lanes of small jobs
+    from fpga_pool.client.api import PoolApi
 
 # ---- Tickets
 
@@ -61,7 +64,7 @@ def tls_for(host: Host, given: ssl.SSLContext | None) -> ssl.SSLContext | None:
 class TicketDesk:
     """Gets tickets for the jobs of one batch; threads share it."""
 
-    def __init__(self, api: PoolApi, batch_uuid: str) -> None:
+    def __init__(self, api: "PoolApi", batch_uuid: str) -> None:
         self._api = api
         self._batch_uuid = batch_uuid
         self._queue: _Waiting = []
