@@ -269,6 +269,9 @@ def _begin_on_server(connection: Connection) -> None:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"START {snapshot}")
             return
+        if getattr(connection.dialect, "is_mariadb", False):
+            connection.exec_driver_sql(f"BEGIN NOT ATOMIC SET {snapshot}; START TRANSACTION; END")  # one statement
+            return
         connection.exec_driver_sql(f"SET {snapshot}")
     connection.exec_driver_sql("BEGIN")
 

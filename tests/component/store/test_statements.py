@@ -92,3 +92,12 @@ def test_adding_nothing_writes_nothing_early(store, make, saved):
 def test_a_table_with_a_second_unique_column_is_refused(cls, dialect):
     with pytest.raises(ValueError, match="is not its only unique column"):
         bulk_change(dialect, cls, ("generation",))
+
+
+def test_a_look_at_one_moment_begins_with_one_statement(store):
+    """MariaDB needs two, one that says what the next transaction is; they are sent as one."""
+    statements = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    with store.reading() as tx:
+        tx.shards()
+    assert len(statements) == 2
