@@ -148,8 +148,11 @@ class Transaction(Protocol):
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
 
-    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
+    def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
+        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them.
+
+        `found_in` is the generation in which that one found the shard: all are, as long as it is in the same.
+        """
 
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None

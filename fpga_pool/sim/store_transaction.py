@@ -141,7 +141,7 @@ class MemoryTransaction:
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))
 
-    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
+    def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         stored = {job.uuid: job.generation for job in self.jobs([job.uuid for job in jobs])}
         return [job for job in jobs if stored.get(job.uuid) == job.generation]
 

@@ -184,6 +184,13 @@ class RememberingReads(Reads):
         self._recall(Job, uuids)
         return super().jobs(uuids)
 
+    def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
+        """Read nothing where no transaction has changed the shard since."""
+        if found_in is None or self._found_in is None or self._found_in.get(self._scope) != found_in:
+            return super().unchanged(jobs)
+        self._known.update({(Job, job.uuid): job for job in jobs})
+        return jobs
+
     def leases(
         self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:

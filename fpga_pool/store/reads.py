@@ -211,7 +211,7 @@ class Reads(FamilyReads):
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         return self._all(Job, statements.PENDING_JOBS, {"batch": batch_uuid})
 
-    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
+    def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         stored: dict[str, int] = {}
         for some in chunks([job.uuid for job in jobs]):
             stored |= dict(self._execute(statements.JOB_GENERATIONS, Job, values={"keys": some}).tuples().all())

@@ -133,3 +133,18 @@ def test_hosts_of_the_whole_pool_are_read_where_a_shard_is_not_known(store, pool
     with store.transaction("shard-1") as tx:
         tx.add(make.host("host-1", shard="shard-1"))
     assert [host.name for host in read(store)[0]] == ["host-0", "host-1"]
+
+
+def test_jobs_that_were_read_in_this_generation_are_not_compared(store, other, pool, statements):
+    job = pool[2]
+    with store.reading(SHARD) as tx:
+        found_in = tx.shard.pool_generation
+    with store.transaction(SHARD) as tx:
+        statements.clear()
+        assert tx.unchanged([job], found_in) == [job]
+        assert tx.job(job.uuid) == job
+        assert statements == []
+    with other.transaction(SHARD) as tx:
+        tx.save(replace(tx.job(job.uuid), order=7))
+    with store.transaction(SHARD) as tx:
+        assert tx.unchanged([job], found_in) == []

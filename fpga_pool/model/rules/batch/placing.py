@@ -67,7 +67,8 @@ def end_at(job: Job) -> float:
 
 def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
     """Return those of the jobs `rows` (n,) that were not changed since they were read."""
-    same = {job.uuid for job in tx.unchanged([request.jobs[row] for row in rows.tolist()])}
+    jobs = [request.jobs[row] for row in rows.tolist()]
+    same = {job.uuid for job in tx.unchanged(jobs, request.problem.generation)}
     return np.array([row for row in rows.tolist() if request.jobs[row].uuid in same], np.int64)
 
 
