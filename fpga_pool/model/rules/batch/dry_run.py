@@ -141,7 +141,7 @@ class DryRun:
             request, plan = decision.wanted.request, decision.wanted.plan
             rows = np.arange(len(request.jobs))
             self._place(look.view, request, plan, rows.tolist())
-            return promise(request.problem, plan, rows, self._now_s + look.view.snap.lead_s)
+            return promise(request.problem, plan, rows, self._now_s + look.view.snap.lead_s, {})
         asked, found = decision.wanted.asked, decision.wanted.found
         self._place(look.view, asked.request, found.plan, asked.pending.tolist())
         return promise_among_others(asked, found, asked.pending, self._now_s + self._settings.dispatch_lead_s)

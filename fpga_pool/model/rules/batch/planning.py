@@ -311,19 +311,30 @@ def commit_plan(
     ]
     of_placed = {job.batch_uuid for job in placed}
     tx.take_batches(of_placed)
+    bounds_s: Bounds = {}
     for batch_uuid, of_batch in jobs_by_batch(request.jobs).items():
         if batch_uuid in of_placed and all(request.jobs[row].attempt == 0 for row in of_batch.tolist()):
-            promised = promise(request.problem, plan, of_batch, dispatched_at)
+            promised = promise(request.problem, plan, of_batch, dispatched_at, bounds_s)
             tx.save(BATCH.transition(tx.batch(batch_uuid), promised, now_s)[0])
     return placed
 
 
-def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float) -> BatchPlanned:
-    """Return what a plan promises to a batch, whose jobs are `rows` (n,) of the problem."""
+#: By all that tells jobs of a problem apart, the bound of a batch that consists of these.
+Bounds = dict[tuple[bytes, ...], float]
+
+
+def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float, bounds_s: Bounds) -> BatchPlanned:
+    """Return what a plan promises to a batch, whose jobs are `rows` (n,) of the problem.
+
+    Batches that arrive together are often alike: `bounds_s` are those of the ones before it, and get its own.
+    """
     makespan_s, completion_s = plan.makespan_s, plan.completion_s
     if len(rows) < problem.jobs:
         makespan_s, completion_s = ends_of(problem, plan, rows)
-        bound_s = completion_bound_s = min(simple_bound_s(alone(problem, rows)), makespan_s)
+        alike = tuple(each[rows].tobytes() for each in (problem.seconds, problem.input_bytes, problem.requester))
+        if alike not in bounds_s:
+            bounds_s[alike] = simple_bound_s(alone(problem, rows))
+        bound_s = completion_bound_s = min(bounds_s[alike], makespan_s)
     else:
         bound_s, completion_bound_s = _proven_bounds_s(problem, plan)
     return BatchPlanned(

@@ -6,6 +6,7 @@ import pytest
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.batch import planning
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.batch.planning import TOGETHER
 
@@ -144,3 +145,13 @@ def test_a_batch_that_is_too_much_for_its_policy_holds_up_no_other(pool, cycle_o
     assert [failure.message for result in results for failure in result.failures] == [
         f"batch {bad}: policy fails failed; next try in 60 s"
     ]
+
+
+def test_the_bound_of_batches_that_are_alike_is_proven_once(pool, cycle_of, monkeypatch):
+    proven = []
+    prove = planning.simple_bound_s
+    monkeypatch.setattr(planning, "simple_bound_s", lambda problem: proven.append(problem.jobs) or prove(problem))
+    batches = [pool.create(*functions) for functions in (["flow"], ["aes"], ["flow"], ["flow", "flow"])]
+    cycle_of(load_policy("batch", "ect")).run()
+    assert proven == [1, 1, 2]
+    assert pool.batch(batches[0]).lower_bound_s == pool.batch(batches[2]).lower_bound_s
