@@ -8,9 +8,10 @@ from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.rpc.bounded import Caller, signed_again
+from fpga_pool.rpc.gathering import SignedClient
 from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.tracing import current_ids
-from fpga_pool.rpc.transport import AGENT_TOPIC, SignedClient
+from fpga_pool.rpc.transport import AGENT_TOPIC
 
 #: The library of a host is looked at within this; who asks for it waits.
 LOOK_S = 3.0

@@ -44,6 +44,7 @@ _SCHEDULER, _AGENT, _API = frozenset({Role.SCHEDULER}), frozenset({Role.AGENT}),
 #: By method of the scheduler.  A method of agents has an argument `host`, or a `heartbeat` with one: the caller's own.
 SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["wake"], _SCHEDULER),
+    "together": _API,
     "describe": frozenset({Role.SCHEDULER, Role.API}),
     **dict.fromkeys(
         ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_leases"], _AGENT
@@ -223,9 +224,7 @@ class Gate:
 
         """
         envelope = _read(context)
-        roles = self._methods.get(method, frozenset())
-        if envelope.role not in roles:
-            raise Unauthenticated(f"role {envelope.role} may not call {method}")
+        self.require_role(envelope.role, method)
         if envelope.role is Role.AGENT:
             _require_own_host(envelope.name, method, arguments)
         self._verify(topic, envelope, method, arguments)
@@ -235,6 +234,11 @@ class Gate:
             )
         if method != INTRODUCING:  # what strangers send occupies no memory
             self._require_new(envelope)
+
+    def require_role(self, role: str, method: str) -> None:
+        """Raise Unauthenticated unless a role may call a method."""
+        if role not in self._methods.get(method, frozenset()):
+            raise Unauthenticated(f"role {role} may not call {method}")
 
     def _verify(self, topic: str, envelope: _SignedEnvelope, method: str, arguments: Mapping[str, Any]) -> None:
         if method == INTRODUCING:

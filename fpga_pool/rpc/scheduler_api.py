@@ -44,10 +44,11 @@ from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller, signed_again
+from fpga_pool.rpc.gathering import Gatherer, SignedClient
 from fpga_pool.rpc.hardware_calls import HardwareCalls
 from fpga_pool.rpc.identity import INTRODUCING, Identity, Role
 from fpga_pool.rpc.tracing import current_ids
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient, calls
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, calls
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -280,32 +281,45 @@ class SchedulerAPI(SchedulerCalls):
         #: After so long a silence it is asked whether it lives before it is asked anything else.  People wait for what
         #: an API asks; agents ask again by themselves, and their heartbeats would cost twice as much.
         self._silence_s = FIND_S if identity.role is Role.API else math.inf
+        self._gatherer = Gatherer(partial(self._asked, timeout_s), timeout_s) if identity.role is Role.API else None
 
     def _call(self, answer_type: Any, method: str, **arguments: Any) -> Any:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
-        timeout_s = _TIMEOUTS_S.get(method, self._timeout_s)
+        plain, ids = to_plain(arguments), current_ids()  # those of this thread; the call is made in another
+        if self._gatherer is not None and self._gatherer.takes(method, plain):
+            answer = self._gatherer.call(method, plain, ids)
+        else:
+            answer = self._asked(_TIMEOUTS_S.get(method, self._timeout_s), method, plain, ids)
+        return read(answer_type, answer, method)
+
+    def _asked(self, timeout_s: float, method: str, plain: dict[str, Any], ids: Mapping[str, str]) -> Any:
         try:
-            answer = signed_again(lambda: self._ask_known(timeout_s, method, **arguments), self._forget)
+            return signed_again(lambda: self._ask_known(timeout_s, method, plain, ids), self._forget)
         except NO_ANSWER:
             self._forget()
             raise
-        return read(answer_type, answer, method)
 
     def _forget(self) -> None:
         self._server = None
 
-    def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
+    def _ask_known(self, timeout_s: float, method: str, plain: dict[str, Any], ids: Mapping[str, str]) -> Any:
         if self._any_server or method == "health":
-            return self._ask(timeout_s, method, **arguments)
-        answer = self._ask(timeout_s, method, *self._known(), **arguments)
+            return self._ask(timeout_s, method, plain, ids)
+        answer = self._ask(timeout_s, method, plain, ids, *self._known())
         self._heard_s = time.monotonic()
         return answer
 
-    def _ask(self, timeout_s: float, method: str, server: str | None = None, run: str = "", **arguments: Any) -> Any:
+    def _ask(
+        self,
+        timeout_s: float,
+        method: str,
+        plain: dict[str, Any],
+        ids: Mapping[str, str],
+        server: str | None = None,
+        run: str = "",
+    ) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
-        plain = to_plain(arguments)
         options = {"timeout": timeout_s, "call_monitor_timeout": sign_of_life_s}
-        ids = current_ids()  # those of this thread; the call is made in another
         return self._caller.run(lambda: self._client.call(server, run, method, plain, ids, **options), timeout_s)
 
     def _known(self) -> tuple[str, str]:
@@ -336,7 +350,7 @@ class SchedulerAPI(SchedulerCalls):
 
     def describe(self, server: str) -> dict[str, Any]:
         """Return the name of a scheduler, its shards, and how many messages it has refused, by code."""
-        description: dict[str, Any] = self._ask(FIND_S, "describe", server)
+        description: dict[str, Any] = self._ask(FIND_S, "describe", {}, current_ids(), server)
         return description
 
     def wake(self) -> None:
@@ -354,7 +368,8 @@ class SchedulerAPI(SchedulerCalls):
         """
         key = self._client.identity.public_text
         proof = enrolment_proof(code, host, key) if code else ""
-        return bool(self._ask(self._timeout_s, INTRODUCING, host=host, key=key, proof=proof))
+        offer = {"host": host, "key": key, "proof": proof}
+        return bool(self._ask(self._timeout_s, INTRODUCING, offer, current_ids()))
 
 
 # ---- A client's copy of the pool as columns, kept up to date by deltas

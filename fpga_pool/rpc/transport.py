@@ -13,9 +13,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from inspect import Parameter, isfunction, signature
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -38,7 +39,7 @@ from fpga_pool.model.exceptions import (
 )
 from fpga_pool.model.fields import Count, Duration, Text
 from fpga_pool.rpc.backlog import BoundedServer
-from fpga_pool.rpc.identity import Gate, Identity, Role, Signer
+from fpga_pool.rpc.identity import Gate, Role
 from fpga_pool.rpc.tracing import follow, is_profiled, traced
 from fpga_pool.rpc.urls import url_named
 
@@ -233,6 +234,8 @@ _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 
 #: Called unsigned, by every process.
 GREETING = "greet"
+#: Several calls in one message (`rpc.gathering`): so many at once are carried out besides the first of each message.
+TOGETHER, _TOGETHER_THREADS = "together", 32
 
 _METHOD, _VERSION = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII), re.compile(r"\d{1,4}\.\d{1,4}", re.ASCII)
 
@@ -260,6 +263,7 @@ class _Dispatcher(messaging.RPCDispatcher):
         self._topic, self._gate = topic, gate
         self._refusals = refusals
         self._trace_keys = trace_keys
+        self._threads = ThreadPoolExecutor(_TOGETHER_THREADS, "rpc-together")
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
@@ -269,16 +273,41 @@ class _Dispatcher(messaging.RPCDispatcher):
             _require_call(incoming)
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
+            parts = _parts(incoming)
         except (InvalidInput, Unauthenticated) as error:
             self._note(error.code, incoming, error)
             raise messaging.ExpectedException from error
         except OtherRun as error:  # a peer that will repeat it
             LOG.debug("refused %s: %s", message["method"], error)
             raise messaging.ExpectedException from error
+        return self._answer_all(parts) if parts else self._answer(incoming)
+
+    def _answer_all(self, parts: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return the answer, or the error, of each call of a message."""
+        others = [self._threads.submit(self._outcome, part) for part in parts[1:]]
+        return [self._outcome(parts[0]), *(other.result() for other in others)]
+
+    def _outcome(self, part: Any) -> dict[str, Any]:
+        follow(part.ctxt)
+        try:
+            _require_call(part)
+            self._gate.require_role(part.ctxt["role"], part.message["method"])
+            return {"answer": self._answer(part)}
+        except messaging.ExpectedException as expected:
+            error = expected.exc_info[1]
+        except FpgaPoolError as refused:
+            self._note(refused.code, part, refused)
+            error = refused
+        except Exception:
+            LOG.exception("call of %s failed", part.message["method"])
+            error = FpgaPoolError("internal error in the pool; the log of its scheduler has the details")
+        return {"error": type(error).__name__, "message": str(error)}
+
+    def _answer(self, incoming: Any) -> Any:
         try:
             if not self._trace_keys:
                 return super().dispatch(incoming)
-            with traced(incoming.ctxt, message["method"], self._trace_keys):
+            with traced(incoming.ctxt, incoming.message["method"], self._trace_keys):
                 return super().dispatch(incoming)
         except messaging.UnsupportedVersion as error:
             self._note("fpga_pool.unsupported_version", incoming, error)
@@ -298,6 +327,17 @@ class _Dispatcher(messaging.RPCDispatcher):
         level = logging.WARNING if self._refusals.is_shown(code) else logging.DEBUG
         method = str(incoming.message.get("method"))[:200]
         LOG.log(level, "refused %s: %s (%s: %d so far)", _line(method), _line(str(error)), code, count)
+
+
+def _parts(incoming: Any) -> list[Any]:
+    """Return the calls that came together in one, each as the dispatcher wants it; none of another call."""
+    if incoming.message["method"] != TOGETHER:
+        return []
+    role, calls = incoming.ctxt["role"], incoming.message["args"].get("calls")
+    return [
+        SimpleNamespace(ctxt={**ids, "role": role}, message={**call, "version": VERSION}, client_timeout=None)
+        for ids, call in read(list[tuple[dict[str, str], dict[str, Any]]], calls, "calls")
+    ]
 
 
 def _require_call(incoming: Any) -> None:
@@ -358,39 +398,3 @@ def server(
     trace_keys = transport.conf.profiler.hmac_keys if is_profiled(transport.conf) else ""
     dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)
     return BoundedServer(transport, target, dispatcher, "threading")
-
-
-class SignedClient:
-    """A client of the servers of a topic, which signs its calls; threads may share it."""
-
-    def __init__(self, transport: Any, topic: str, identity: Identity, timeout_s: float) -> None:
-        target = messaging.Target(exchange=EXCHANGE, topic=topic, version=VERSION)
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s)
-        self._topic = topic
-        self._signer = Signer(identity)
-        self.identity = identity
-
-    def greet(self, server: str | None, timeout_s: float) -> tuple[str, str]:
-        """Return name and run of a server (None: of any)."""
-        answer = self._client.prepare(server=server, timeout=timeout_s).call({}, GREETING)
-        return str(answer["name"]), str(answer["run"])
-
-    def call(
-        self,
-        server: str | None,
-        run: str,
-        method: str,
-        arguments: dict[str, Any],
-        ids: Mapping[str, str],
-        **options: float | None,
-    ) -> Any:
-        """Call a method with plain arguments, for the request with these `ids` (`tracing.current_ids`).
-
-        `options` are those of oslo.messaging's `prepare`.
-        """
-        context = self._signer.context(self._topic, run, method, arguments) | dict(ids)
-        return self._client.prepare(server=server, **options).call(context, method, **arguments)
-
-    def cast(self, method: str) -> None:
-        """Send a call without arguments to all servers of the topic; none answers."""
-        self._client.prepare(fanout=True).cast(self._signer.context(self._topic, "", method, {}), method)

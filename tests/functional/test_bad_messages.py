@@ -15,9 +15,10 @@ from oslo_config import cfg
 
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.gathering import SignedClient
 from fpga_pool.rpc.identity import Role, Signer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, SignedClient, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
 from fpga_pool.transfer import frames
 from support.deployment import Deployment
 from support.waiting import wait_until

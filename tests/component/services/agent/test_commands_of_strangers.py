@@ -19,7 +19,9 @@ HOST = "h"
 @pytest.fixture
 def served(bench, key, monkeypatch):
     """Serve the agent of the bench; returns what calls it with a key."""
-    monkeypatch.setattr("fpga_pool.rpc.transport.EXCHANGE", uuid.uuid4().hex)
+    exchange = uuid.uuid4().hex
+    for place in ("transport", "gathering"):
+        monkeypatch.setattr(f"fpga_pool.rpc.{place}.EXCHANGE", exchange)
     messages = transport(cfg.CONF, "fake://")
     gate = agent_gate([Ed25519PrivateKey.generate().public_key(), key.public_key()])
     listening = server(messages, AGENT_TOPIC, HOST, [AgentEndpoint(bench.agent)], gate)

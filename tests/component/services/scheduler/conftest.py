@@ -292,7 +292,9 @@ def servers():
 @pytest.fixture
 def bench(tmp_path, new_database, servers, catalogue, key, clock, monkeypatch):
     # The fake transport is the whole process's: on an exchange of its own no server of another test listens.
-    monkeypatch.setattr("fpga_pool.rpc.transport.EXCHANGE", uuid.uuid4().hex)
+    exchange = uuid.uuid4().hex
+    for place in ("transport", "gathering"):
+        monkeypatch.setattr(f"fpga_pool.rpc.{place}.EXCHANGE", exchange)
     # An agent would send the next one; a test sends one and is not to fail where the machine is busy.
     monkeypatch.setitem(scheduler_api._TIMEOUTS_S, "heartbeat", 60.0)
     with ExitStack() as stack:
