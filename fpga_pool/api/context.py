@@ -7,7 +7,7 @@ from typing import cast
 
 from flask import Flask, current_app, g, request
 from oslo_context.context import RequestContext, generate_request_id
-from oslo_middleware.request_id import ENV_REQUEST_ID, GLOBAL_REQ_ID
+from oslo_middleware.request_id import ID_FORMAT
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound, ServiceUnavailable, TokenRequired
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -21,6 +21,8 @@ ALL_ROLES = "admin,manager,member,reader,service"
 ENV_NO_KEYSTONE = "fpga_pool.no_keystone"
 
 _SCHEDULER = "fpga_pool_scheduler"
+#: As oslo.middleware knows them.
+_GLOBAL_ID = re.compile(ID_FORMAT)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
@@ -54,8 +56,8 @@ def request_id() -> str:
 
 def number() -> None:
     """Note the ids of the request, before anything can go wrong with it: its own, and that of the caller's request."""
-    g.request_id = request.environ.get(ENV_REQUEST_ID) or generate_request_id()
-    g.global_request_id = request.environ.get(GLOBAL_REQ_ID)
+    g.request_id, sent = generate_request_id(), request.environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
+    g.global_request_id = sent if _GLOBAL_ID.match(sent) else None
     RequestContext(request_id=g.request_id, global_request_id=g.global_request_id)
 
 

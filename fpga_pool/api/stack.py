@@ -15,7 +15,7 @@ from oslo_middleware.healthcheck import ConfigInvalid, Healthcheck
 from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension, HealthcheckResult
 from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
-from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID, RequestId
+from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from fpga_pool.api import versions
@@ -87,8 +87,7 @@ def _make(
         from osprofiler.web import WsgiMiddleware
 
         inner = WsgiMiddleware(inner)
-    numbered = RequestId(inner, conf)
-    checked = DispatcherMiddleware(numbered, _beside(conf, scheduler, instruments, keystone=keystone))
+    checked = DispatcherMiddleware(inner, _beside(conf, scheduler, instruments, keystone=keystone))
     # Each of these reads every request, also where it has nothing to do.
     shared = cors.CORS(checked, conf)
     _check_origins(shared.allowed_origins)

@@ -1,18 +1,26 @@
 """Tokens of callers, as Keystone's own middleware checks them; imported where it is used, as it brings a client."""
 
+import hashlib
 import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
-from wsgiref.types import WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from keystoneauth1.exceptions import ClientException, ConnectFailure, DiscoveryFailure, RequestTimeout
 from keystonemiddleware import auth_token
 from keystonemiddleware.auth_token._exceptions import InvalidToken, ServiceError
+from keystonemiddleware.auth_token._request import _AuthTokenRequest
 from keystonemiddleware.exceptions import ConfigurationError
 from oslo_config import cfg
 
 from fpga_pool.api.context import ENV_NO_KEYSTONE
 from fpga_pool.conf.opts import check_values
 from fpga_pool.model.exceptions import InvalidInput
+
+#: For how long, and for how many tokens, it is remembered what the middleware says of a valid one.
+REMEMBERED_S, REMEMBERED = 1.0, 1000
 
 _NO_ANSWER = (ConnectFailure, DiscoveryFailure, RequestTimeout, ServiceError)
 
@@ -37,12 +45,75 @@ def authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApp
     return checked
 
 
+def _variable(header: str) -> str:
+    return f"HTTP_{header.upper().replace('-', '_')}"
+
+
+#: What the middleware says in the environment of a request: all of it is replaced, as clients can send the headers.
+_SAID = (
+    *map(_variable, _AuthTokenRequest._all_auth_headers(_AuthTokenRequest({}))),  # noqa: SLF001
+    _variable(_AuthTokenRequest._SYSTEM_SCOPE_HEADER),  # noqa: SLF001
+    *("keystone.token_auth", "keystone.token_info"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    said: dict[str, Any]
+    #: On the clock of the host, when the token expires; on the monotonic one, when it is to be looked at again.
+    expires_s: float
+    until_s: float
+
+
 class _Checked(auth_token.AuthProtocol):
-    """The middleware; a token that Keystone was not there to check is not said to be invalid, as it does by itself."""
+    """The middleware; a token that Keystone was not there to check is not said to be invalid, as it does by itself.
+
+    It passes requests and answers on as they are, without an object of WebOb for each, and it remembers valid tokens
+    for a moment as what it says of them: its own cache, which is in force before, has them as JSON.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         self._of_thread = threading.local()
         super().__init__(*arguments)
+        #: By digest of the token.
+        self._known: dict[bytes, _Known] = {}
+        self._remembers = int(self._conf.get("token_cache_time")) > 0
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *failed: Any) -> Any:
+            challenges = self._reject_auth_headers if status.startswith("401") else []
+            return start_response(status, [*headers, *challenges], *failed)
+
+        token = environ.get("HTTP_X_AUTH_TOKEN")
+        key = None if token is None or "HTTP_X_SERVICE_TOKEN" in environ else hashlib.sha256(token.encode()).digest()
+        if not self._recall(key, environ):
+            self.process_request(_AuthTokenRequest(environ))  # it leaves the decision to the application
+            self._remember(key, environ)
+        passed: Iterable[bytes] = self._app(environ, start)
+        return passed
+
+    def _recall(self, key: bytes | None, environ: WSGIEnvironment) -> bool:
+        """Say of a request what was said of its token a moment ago; return whether something was."""
+        known = None if key is None else self._known.get(key)
+        if known is None or known.until_s < time.monotonic() or known.expires_s <= time.time():
+            return False
+        for name in _SAID:
+            environ.pop(name, None)
+        environ.update(known.said)
+        return True
+
+    def _remember(self, key: bytes | None, environ: WSGIEnvironment) -> None:
+        """Remember what was said of a token, if it was valid, and if that depends on nothing but the token."""
+        if key is None or not self._remembers or environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+            return
+        user = environ["keystone.token_auth"].user
+        facts = environ["keystone.token_info"].get("token", {})
+        if facts.get("application_credential") or facts.get("bind"):  # then the path counts, or the connection
+            return
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        said = {name: environ[name] for name in _SAID if name in environ}
+        self._known[key] = _Known(said, user.expires.timestamp(), time.monotonic() + REMEMBERED_S)
 
     def process_request(self, request: Any) -> Any:
         self._of_thread.unanswered = False

@@ -10,6 +10,7 @@ from fpga_pool.model.exceptions import InvalidInput, UnsupportedVersion
 #: Name of the service in Keystone's catalogue and in the header of microversions.
 SERVICE_TYPE = "fpga"
 HEADER = microversion_parse.STANDARD_HEADER
+_VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
 
 #: The first and the newest microversion.
 OLDEST = microversion_parse.Version(1, 0)
@@ -18,8 +19,10 @@ NEWEST = microversion_parse.Version(1, 0)
 
 def choose_version() -> None:
     """Find the microversion that the request wants; UnsupportedVersion names those there are."""
-    headers = {f"HTTP_{HEADER.upper().replace('-', '_')}": request.headers.get(HEADER, "")}
     g.microversion = OLDEST
+    if _VARIABLE not in request.environ:
+        return
+    headers = {_VARIABLE: request.environ[_VARIABLE]}
     try:
         text = microversion_parse.get_version(headers, service_type=SERVICE_TYPE)
         if not text:
@@ -35,7 +38,10 @@ def choose_version() -> None:
 def state_version(response: Response) -> None:
     """Add the microversion that was served to an answer, and that the answer depends on it."""
     response.headers[HEADER] = f"{SERVICE_TYPE} {g.get('microversion', OLDEST)}"
-    response.vary.add(HEADER)
+    if "Vary" in response.headers:
+        response.vary.add(HEADER)
+    else:
+        response.headers["Vary"] = HEADER
 
 
 def document(root: str) -> dict[str, Any]:

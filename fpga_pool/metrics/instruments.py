@@ -44,6 +44,8 @@ class Instruments:
         self._values: dict[str, set[str]] = {name: set() for name in LABELS}
         self._lock = threading.Lock()
         self._recorded: dict[Metric, Any] = {}
+        #: By metric and labels.
+        self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._readers: list[Reader] = []
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
@@ -82,11 +84,18 @@ class Instruments:
             yield _family(metric, {labels: metric.merged(several) for labels, several in values.items()})
 
     def _record(self, metric: Metric, labels: tuple[str, ...]) -> Any:
+        known = self._children.get((metric, labels))
+        if known is not None:
+            return known
         with self._lock:
             made = self._recorded.get(metric)
             if made is None:
                 made = self._recorded[metric] = _recorded(metric, self._registry)
-        return made.labels(*self._bounded(metric, labels)) if metric.labels else made
+        bounded = self._bounded(metric, labels)
+        child = made.labels(*bounded) if metric.labels else made
+        if bounded == labels:  # there are not many of them
+            self._children[metric, labels] = child
+        return child
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
         """Return values of labels, and `other` for those beyond a label's limit: the first ones are told apart."""
