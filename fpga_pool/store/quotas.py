@@ -81,6 +81,34 @@ def used(connection: sa.Connection, project_id: str, resources: Collection[Resou
     return {one: int(amount) for one, amount in zip(wanted, found, strict=True)}
 
 
+class Projects:
+    """Limits and use of the projects whose work one transaction admits: neither is read again for further requests."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._limits: dict[str, QuotaLimits] = {}
+        self._used: dict[str, dict[Resource, int]] = {}
+
+    def lock_limits(self, project_id: str) -> QuotaLimits:
+        """Return the limits of a project, which is locked until the transaction ends."""
+        if project_id not in self._limits:
+            self._limits[project_id] = lock_limits(self._connection, project_id)
+        return self._limits[project_id]
+
+    def used(self, project_id: str, resources: Collection[Resource]) -> Amounts:
+        """Return how much of these resources a project uses, what was admitted included."""
+        known = self._used.setdefault(project_id, {})
+        if not known.keys() >= set(resources):
+            known |= used(self._connection, project_id, {*known, *resources})
+        return known
+
+    def admitted(self, project_id: str, amounts: Amounts) -> None:
+        """Count what was stored for a request."""
+        known = self._used.get(project_id, {})
+        for resource, amount in amounts.items():
+            known[resource] += amount
+
+
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
     """Return the limits that a project has of its own, and its use of all resources that the database knows."""
     with store.reading() as tx:
@@ -249,14 +277,21 @@ def own_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
 
 @cache
 def _uses(resources: tuple[Resource, ...]) -> sa.Executable:
-    return sa.select(*(_use(one).scalar_subquery() for one in resources))
-
-
-def _use(resource: Resource) -> sa.Select[Any]:
-    amount, project, state, open_states = _USED[resource]
-    return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(
-        project == sa.bindparam("project"), state.in_(open_states)
-    )
+    """Return the statement that adds up resources of a project: the rows of each table are read once."""
+    sums: dict[Any, list[Any]] = {}
+    for resource in resources:
+        amount, project, state, open_states = _USED[resource]
+        total = sa.func.coalesce(sa.func.sum(amount), 0).label(resource)
+        sums.setdefault((project, state, open_states), []).append(total)
+    parts = [
+        sa.select(*totals).where(project == sa.bindparam("project"), state.in_(open_states)).subquery()
+        for (project, state, open_states), totals in sums.items()
+    ]
+    joined: Any = parts[0]
+    for part in parts[1:]:
+        joined = joined.join(part, sa.true())
+    columns = {column.name: column for part in parts for column in part.c}
+    return sa.select(*(columns[resource] for resource in resources)).select_from(joined)
 
 
 @cache

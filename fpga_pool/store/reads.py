@@ -155,6 +155,10 @@ class Reads(FamilyReads):
             return self._whole(Slot, statements.ALL_SLOTS)
         return self._all(Slot, statements.SLOTS_OF_HOST, {"host": host})
 
+    def slot_counts(self) -> dict[tuple[str, str], int]:
+        """Return how many slots there are, by board and kind."""
+        return {(board, kind): count for board, kind, count in self._execute(statements.SLOT_COUNTS, Slot)}
+
     def batches(self) -> Sequence[Batch]:
         """Return all batches, newest first."""
         return self.page(Batch, Page(descending=True))
@@ -205,8 +209,7 @@ class Reads(FamilyReads):
 
     def pending_functions(self, batch_uuid: str) -> set[str]:
         """Return the functions of the jobs of a batch in state PENDING."""
-        pending = select(JOBS.c.function).where(JOBS.c.batch_uuid == batch_uuid, JOBS.c.state == JobState.PENDING)
-        return set(self._execute(pending.distinct(), Job).scalars())
+        return set(self._execute(statements.PENDING_FUNCTIONS, Job, values={"batch": batch_uuid}).scalars())
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         return self._all(Job, statements.PENDING_JOBS, {"batch": batch_uuid})

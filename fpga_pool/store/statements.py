@@ -167,6 +167,9 @@ _PENDING = all_of(Job).where(JOBS.c.state == JobState.PENDING)
 EXHAUSTED_JOBS = _scoped(
     _PENDING.where(JOBS.c.attempt - JOBS.c.excused >= bindparam("attempts")).order_by(JOBS.c.uuid), JOBS.c.shard
 )
+PENDING_FUNCTIONS = (
+    select(JOBS.c.function).where(JOBS.c.batch_uuid == bindparam("batch"), JOBS.c.state == JobState.PENDING).distinct()
+)
 PENDING_JOBS = _scoped(_PENDING.where(JOBS.c.batch_uuid == bindparam("batch")).order_by(JOBS.c.index), JOBS.c.shard)
 _WAITING = all_of(Job).where(JOBS.c.state == JobState.WAITING_INPUT).order_by(JOBS.c.uuid)
 #: Those whose planned transfer was over before `due_before`, with inputs of more than `above_bytes`; those whose is not
@@ -256,6 +259,7 @@ EXCLUDED_HOSTS = _scoped(
     HOSTS.c.shard,
 )
 #: By name: all slots, and those of `host`.
+SLOT_COUNTS = select(SLOTS.c.board, SLOTS.c.kind, func.count()).group_by(SLOTS.c.board, SLOTS.c.kind)
 ALL_SLOTS = _scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)
 SLOTS_OF_HOST = _scoped(ALL_SLOTS.of_pool.where(SLOTS.c.host == bindparam("host")), SLOTS.c.shard)
 #: Servers by name: of `host`, and with `uuids`.

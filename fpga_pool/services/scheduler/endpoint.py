@@ -234,13 +234,13 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
 
     @answers
     def functions(self, context: Context, project_id: str) -> list[FunctionInfo]:
-        with self._service.store.reading() as tx:
-            slots, catalogue = tx.slots(), self._service.designs.visible(tx, project_id)
+        with self._service.store.looking() as tx:
+            slots, catalogue = tx.slot_counts(), self._service.designs.visible(tx, project_id)
         return [
             FunctionInfo(
                 **shared(function, FunctionInfo),
                 speedup=function.speedup,
-                slots=sum(catalogue.fits(name, slot.board, slot.kind) for slot in slots),
+                slots=sum(count for (board, kind), count in slots.items() if catalogue.fits(name, board, kind)),
             )
             for name, function in sorted(catalogue.functions.items())
         ]

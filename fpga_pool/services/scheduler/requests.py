@@ -111,6 +111,12 @@ class TenantRequests:
     @answers
     def batch_detail(self, context: Context, project_id: str | None, uuid: str) -> BatchDetail:
         service = self._service
+        with service.store.looking() as tx:
+            batch = owned_batch(tx, uuid, project_id)
+            if batch.policy not in (PIPELINE_POLICY, TASK_POLICY):
+                functions = tx.pending_functions(uuid)
+                if batch.withheld or not functions:  # then nothing is read that has to be of one moment
+                    return batch_detail(tx, batch, functions, service.catalogue, service.clock())
         with service.store.reading() as tx:
             batch = owned_batch(tx, uuid, project_id)
             known = service.designs.visible(tx, batch.project_id), service.clock()

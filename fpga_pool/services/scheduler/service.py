@@ -21,7 +21,7 @@ from fpga_pool.model.lifecycle.slot import LeaseBroken
 from fpga_pool.model.messages.requests import PlannedBatch
 from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
 from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
-from fpga_pool.model.objects.quotas import ProjectLimits, QuotaLimits
+from fpga_pool.model.objects.quotas import Amounts, ProjectLimits, QuotaLimits
 from fpga_pool.model.rules.batch.admission import admit_batch
 from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
@@ -59,7 +59,7 @@ from fpga_pool.services.scheduler.tickets import Tickets
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
-from fpga_pool.store.quotas import lock_limits, own_limits, used
+from fpga_pool.store.quotas import Projects, own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 
@@ -156,7 +156,7 @@ class SchedulerService:
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
         self._writers: dict[str, ShardWriter] = {}
-        self._admissions = ShardWriter(store.admission)
+        self._admissions = ShardWriter(self._admitting)
         self._loops: list[Loop] = []
         self._preparing: Thread | None = None
 
@@ -204,22 +204,29 @@ class SchedulerService:
     def admit(
         self, kind: type, request: WorkRequest | DesignRequest, create: Callable[[SqlTransaction], StoredT]
     ) -> tuple[StoredT, ProjectLimits]:
-        """Return the object of a kind that `create` stores for a request, in one transaction with others that wait.
-
-        And the limits of its project.
+        """Return what `create` stores for a request, in one transaction with others, and the limits of its project.
 
         QuotaExceeded if its project would have more than it may; its requests are admitted one after the other.
         """
         unified = self.unified(request.project_id)
 
         def admitted(writing: Transaction) -> tuple[StoredT, ProjectLimits]:
-            tx = cast("SqlTransaction", writing)
-            own = lock_limits(tx.connection, request.project_id)
+            tx, projects, project_id = cast("SqlTransaction", writing), self._projects, request.project_id
+            own = projects.lock_limits(project_id)
             limits = unified or self.limits(own)
-            self._check_quota(tx, kind, request, limits)
-            return create(tx), limits
+            self._check_quota(tx, kind, request, limits, projects.used(project_id, request.amounts))
+            made = create(tx)
+            projects.admitted(project_id, request.amounts)
+            return made, limits
 
         return self._admissions.run(admitted)
+
+    @contextmanager
+    def _admitting(self) -> Iterator[SqlTransaction]:
+        """Begin to admit requests together; one thread at a time does."""
+        with self.store.admission() as tx:
+            self._projects = Projects(tx.connection)
+            yield tx
 
     def limits(self, own: QuotaLimits) -> ProjectLimits:
         """Return the limits of a project that has these in the pool."""
@@ -237,7 +244,8 @@ class SchedulerService:
         pool, now_s = self.settings.pool, self.clock()
         with self.dry_runs.turn(request.project_id):
             with self.store.reading() as tx:
-                self._check_quota(tx, Batch, request, self.limits_of(tx, request.project_id))
+                in_use = used(tx.connection, request.project_id, request.amounts)
+                self._check_quota(tx, Batch, request, self.limits_of(tx, request.project_id), in_use)
                 visible, everything = self.designs.visible(tx, request.project_id), self.designs.everything(tx)
                 batch, jobs = admit_batch(tx, request, visible, pool, now_s)
                 tx.refuse_stored(Batch, [batch.uuid])
@@ -254,12 +262,10 @@ class SchedulerService:
             ).run()
 
     def _check_quota(
-        self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits
+        self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits, used: Amounts
     ) -> None:
-        project_id, amounts = request.project_id, request.amounts
         try:
-            in_use = used(tx.connection, project_id, amounts)
-            check_quota(project_id, limits.in_force, in_use, amounts)
+            check_quota(request.project_id, limits.in_force, used, request.amounts)
         except QuotaExceeded:
             tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
             raise

@@ -1,13 +1,16 @@
 """Quotas at the scheduler: what is refused, with which error, also where several come at once."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from keystoneauth1.exceptions import ClientException
+from sqlalchemy import event
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded, ServiceUnavailable
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.messages.usage import UsagePage
+from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits
 from fpga_pool.services.scheduler.cloud.unified_limits import MAX_AGE_S, UnifiedLimits
 
@@ -173,3 +176,36 @@ def test_usage_counts_jobs_when_they_have_computed(running, until):
 def test_usage_is_of_a_period_of_a_month_at_most(running, begin_at, end_at):
     with pytest.raises(InvalidInput, match="start: expected a point in time before the end, by at most 31 days"):
         running.api.usage(UsagePage(begin_at=begin_at, end_at=end_at))
+
+
+def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running):
+    """The one that is too many is refused, and keeps no other from its place."""
+    agent, service, sums = running.host(), running.service, []
+    running.api.set_quota("p", QuotaLimits(jobs=3))
+    event.listen(
+        service.store.engine,
+        "before_cursor_execute",
+        lambda *call: sums.append(call[2]) if "sum(batches.jobs" in call[2] else None,
+    )
+
+    def submit(_):
+        try:
+            return running.create(agent, "sha256")
+        except QuotaExceeded as error:
+            return error
+
+    def admitted(number):
+        """Let requests arrive while another thread admits, so that they are admitted together."""
+        sums.clear()
+        with ThreadPoolExecutor(number) as callers:
+            with service._admissions._turn:
+                waiting = [callers.submit(submit, one) for one in range(number)]
+                while len(service._admissions._waiting) < number:
+                    time.sleep(0.005)
+            return [one.result() for one in waiting]
+
+    assert all(isinstance(one, Batch) for one in admitted(2))
+    assert len(sums) == 1
+    found = admitted(3)
+    assert sorted(isinstance(one, Batch) for one in found) == [False, False, True]
+    assert used(running)["jobs"] == 3
