@@ -108,7 +108,7 @@ class _Checked(auth_token.AuthProtocol):
             return
         user = environ["keystone.token_auth"].user
         facts = environ["keystone.token_info"].get("token", {})
-        if facts.get("application_credential") or facts.get("bind"):  # then the path counts, or the connection
+        if facts.get("application_credential") or user.bind:  # then the path counts, or the connection
             return
         if len(self._known) >= REMEMBERED:
             self._known.clear()

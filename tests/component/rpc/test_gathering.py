@@ -7,6 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 from oslo_context.context import RequestContext
+from osprofiler import profiler, web
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound, Unauthenticated
 from fpga_pool.model.objects.pool import Batch
@@ -168,6 +169,24 @@ def test_calls_of_one_message_have_their_own_answers_errors_and_requests(pool, c
             failed.result()
     assert sent == [TOGETHER]
     assert sorted(endpoint.requests) == [f"req-{number}" for number in range(4)]
+
+
+def test_calls_of_traced_requests_share_a_message(pool, callers):
+    _, caller, sent = pool
+
+    def ask(number):
+        profiler.init("key", base_id=f"trace-{number}")
+        try:
+            return caller.batches({})
+        finally:
+            profiler.clean()
+
+    web.enable("key")
+    try:
+        assert list(callers.map(ask, range(2))) == [[], []]
+    finally:
+        web.disable()
+    assert sent == [TOGETHER]
 
 
 def test_a_defect_in_one_call_of_a_message_says_nothing_and_leaves_others_alone(pool, callers):
