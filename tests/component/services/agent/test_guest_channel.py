@@ -232,7 +232,7 @@ def test_a_guest_whose_host_went_away_asks_again_on_a_new_connection(new_channel
 
 def test_a_host_that_says_nothing_is_given_up_in_time():
     line = Line()
-    with Port(line, timeout_s=0.05, attempts=2) as port, pytest.raises(Interrupted, match="did not answer in"):
+    with Port(line, timeout_s=0.05) as port, pytest.raises(Interrupted, match="did not answer in"):
         port.describe()
     line.close()
 
