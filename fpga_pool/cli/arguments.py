@@ -1,12 +1,14 @@
 """Kinds of arguments that several commands take, and complaints of those that are not made of cliff."""
 
 import argparse
+import json
+import math
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 OK, FAILED, WRONG_USAGE = 0, 1, 2
 
@@ -22,6 +24,19 @@ def complain(command: str, error: Exception, status: int) -> int:
     """Say in one line why a command failed; return the status."""
     print(f"{command}: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
     return status
+
+
+def as_json(result: Any) -> str:
+    """Return a result as JSON, which has no infinity, and nothing but null for a mean of nothing."""
+    return json.dumps(_finite(result), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[str], float]:

@@ -1,7 +1,6 @@
 """`fpga-pool-learn`: train the policy `learned`, evaluate it against others, export its weights."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fpga_pool.cli.arguments import FAILED, OK, WRONG_USAGE, OneLineParser, complain, whole
+from fpga_pool.cli.arguments import FAILED, OK, WRONG_USAGE, OneLineParser, as_json, complain, whole
 from fpga_pool.conf.learned import read_network, write_network
 from fpga_pool.experiments.rollouts import (
     HEURISTICS,
@@ -150,7 +149,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
             runs = runs_of(stacks, suite, arguments.worlds, arguments.seeds, arguments.tasks, network)
             found.append(evaluate(suite, stacks, runs, counted(suite)))
     if arguments.json:
-        print(json.dumps([_as_data(each, arguments.reference) for each in found]))
+        print(as_json([_as_data(each, arguments.reference) for each in found]))
     else:
         for each in found:
             _show_evaluation(each, arguments.reference)

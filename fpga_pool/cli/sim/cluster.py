@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--load",
-        type=number_that(lambda value: 0 < value < float("inf"), "a finite number above 0"),
+        type=number_that(lambda value: 1e-6 <= value <= 1e6, "a number, 0.000001 to 1000000"),
         default=1.0,
         metavar="F",
         help="divide the times between arrivals by F (default: 1)",
@@ -111,7 +111,11 @@ def make_law(name: str, parameters: Mapping[str, Any]) -> Law:
     if name not in found.names:
         raise InvalidInput(f"law: {name!r}: no such law; available: {', '.join(sorted(found.names))}")
     try:
-        law: Law = found[name].load()(**parameters)
+        law = found[name].load()(**parameters)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name}: {error}") from None
+    except Exception as error:  # whatever the module of another package raises
+        raise InvalidInput(f"{name}: cannot be made: {type(error).__name__}: {error}") from error
+    if not isinstance(law, Law):
+        raise InvalidInput(f"{name}: {type(law).__name__} has no method slowdowns(demands)")
     return law

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fpga_pool
-from fpga_pool.cli.arguments import FAILED, OK, WRONG_USAGE, OneLineParser, complain
+from fpga_pool.cli.arguments import FAILED, OK, WRONG_USAGE, OneLineParser, as_json, complain
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 
 
@@ -99,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"fpga-pool-sim {arguments.command}", error, FAILED)
     try:
         if arguments.json:
-            print(json.dumps(result))
+            print(as_json(result))
         else:
             command.show(result)
         sys.stdout.flush()

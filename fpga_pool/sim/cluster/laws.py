@@ -4,7 +4,7 @@ A law is named by an entry point of the group `fpga_pool.interference_laws` and 
 the scenario.  Laws of two families are here: demands on shared resources that saturate, and pressure on each other.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fpga_pool.core.types import Floats
 GROUP = "fpga_pool.interference_laws"
 
 
+@runtime_checkable
 class Law(Protocol):
     """How much each of several subtasks is slowed down by the others."""
 

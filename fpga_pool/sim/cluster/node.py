@@ -1,5 +1,6 @@
 """A simulated node: its units execute subtasks at rates that depend on what runs beside them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,9 +12,12 @@ from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Un
 from fpga_pool.core.types import Floats
 from fpga_pool.sim.cluster.laws import Law
 from fpga_pool.sim.cluster.tables import World
+from fpga_pool.sim.scenario.values import shown
 
 #: Seconds of work that are done: rounding.
 _DONE_S = 1e-9
+#: The same in steps of the clock, which are longer than that when it shows seconds since 1970.
+_DONE_STEPS = 4
 #: Exponent of used / available memory by which the cores of a node slow down when it swaps.
 THRASHING = 2.0
 
@@ -61,11 +65,27 @@ class Interference:
         found = self._known.get((kind, types))
         if found is None:
             law: Law | None = self._laws[kind]
-            slowdowns = np.ones(len(types)) if law is None else law.slowdowns(self._demands[kind][list(types)])
-            if slowdowns.shape != (len(types),) or not (np.isfinite(slowdowns) & (slowdowns >= 1)).all():
-                raise ValueError(f"interference law {type(law).__name__}: expected finite slowdowns, 1 or more")
-            found = self._known[kind, types] = dict(zip(types, slowdowns.tolist(), strict=True))
+            if law is None:
+                found = dict.fromkeys(types, 1.0)
+            else:
+                found = dict(zip(types, _asked(law, self._demands[kind][list(types)]), strict=True))
+            self._known[kind, types] = found
         return found
+
+
+def _asked(law: Law, demands: Floats) -> list[float]:
+    """Return the slowdowns by a law, which may be of another package; ValueError says what is wrong with them."""
+    place = f"interference law {type(law).__name__}"
+    try:
+        slowdowns = np.asarray(law.slowdowns(demands.copy()), dtype=np.float64)
+    except Exception as error:
+        raise ValueError(f"{place}: {type(error).__name__}: {error}") from error
+    if slowdowns.shape != (len(demands),) or not (np.isfinite(slowdowns) & (slowdowns >= 1)).all():
+        raise ValueError(f"{place}: expected {len(demands)} finite slowdowns, 1 or more, found {shown(slowdowns)}")
+    alike = (demands[:, None] == demands).all(axis=2)
+    if not np.isclose(slowdowns[:, None], slowdowns)[alike].all():
+        raise ValueError(f"{place}: expected equal slowdowns for equal demands, found {shown(slowdowns)}")
+    return slowdowns.tolist()
 
 
 def accelerator_resources(world: World) -> tuple[str, ...]:
@@ -129,7 +149,7 @@ class Node:
         """Return what has ended on a unit by now, and take it off."""
         unit = self.units[number]
         self._advance(unit, now_s)
-        ended: list[Work] = [work for work in unit.running if work.left_s <= _DONE_S]  # type: ignore[attr-defined,misc]
+        ended = [work for work in unit.running if isinstance(work, Work) and _is_done(work, now_s)]
         for work in ended:
             unit.running.remove(work)
             unit.used_gb -= work.accelerator_memory_gb if unit.kind == ACCELERATOR else 0.0
@@ -211,6 +231,10 @@ class Node:
                 place = types.index(work.type)
                 beside = (*types[:place], *types[place + 1 :])
                 work.beside_s[beside] = work.beside_s.get(beside, 0.0) + passed_s  # type: ignore[attr-defined]
+
+
+def _is_done(work: Work, now_s: float) -> bool:
+    return work.left_s <= _DONE_S or work.left_s * work.slowdown <= _DONE_STEPS * math.ulp(now_s)
 
 
 # ---- What runs say of subtasks: short ones before, for profiles, and times that estimates follow

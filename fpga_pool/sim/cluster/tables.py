@@ -25,11 +25,13 @@ from fpga_pool.sim.scenario.values import (
     choice,
     key,
     naming,
+    number,
     read_table,
     read_toml,
     require_known,
     share,
     shown,
+    whole,
 )
 
 
@@ -64,6 +66,10 @@ def _edges(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple((NAME.read(first), NAME.read(then)) for first, then in value)
 
 
+#: Of what others are divided by.
+_FACTOR = number(1e-6, 1e6)
+#: Of logarithms; factors beyond exp(10) are no errors of estimates.
+_DEVIATION = number(0, 10)
 _INPUT = Spread(100.0, 100.0)
 _GIGABYTES = Kind("gigabytes, 0 or more", SECONDS.read)
 _UNIT_SECONDS = Kind("a table: kind of unit = seconds, or [seconds, seconds per MB], not both 0", _seconds)
@@ -84,8 +90,8 @@ class RunTable:
 class EstimatesTable:
     """The table `[estimates]`."""
 
-    error: float = key(SECONDS, 0.0)
-    noise: float = key(SECONDS, 0.0)
+    error: float = key(_DEVIATION, 0.0)
+    noise: float = key(_DEVIATION, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +99,16 @@ class NodeTable:
     """A table `[nodes.NAME]`: equal nodes."""
 
     name: str
-    count: int = key(COUNT_OF_SOME, 1)
+    count: int = key(whole(1), 1)
     present: bool = key(FLAG, True)
     cores: int = key(COUNT_OF_SOME)
-    speed: float = key(POSITIVE, 1.0)
+    speed: float = key(_FACTOR, 1.0)
     memory_gb: float = key(POSITIVE)
     accelerator: str = key(NAME, "")
-    accelerators: int = key(COUNT, 0)
+    accelerators: int = key(whole(0), 0)
     accelerator_memory_gb: float = key(_GIGABYTES, 0.0)
     places: int = key(COUNT_OF_SOME, 4)
-    link_gbps: float = key(POSITIVE, 1.0)
+    link_gbps: float = key(_FACTOR, 1.0)
     fails_after_s: float = key(POSITIVE, math.inf, shown_default="never")
     repair_s: float = key(POSITIVE, 60.0)
 
@@ -133,8 +139,8 @@ class ArrivalTable:
     """A table `[[arrivals]]`: a stream of tasks."""
 
     pipelines: Mapping[str, float] | None = key(MIX, None, shown_default="all, equally")
-    tasks: int = key(COUNT_OF_SOME, 0, shown_default="required without a trace")
-    per_minute: float = key(POSITIVE, 0.0, shown_default="required without a trace")
+    tasks: int = key(whole(1), 0, shown_default="required without a trace")
+    per_minute: float = key(_FACTOR, 0.0, shown_default="required without a trace")
     begin_s: float = key(SECONDS, 0.0)
     input_mb: Spread = key(POSITIVE_SPREAD, _INPUT, shown_default="100")  # noqa: RUF009
     spacing: str = key(choice("poisson", "even"), "poisson")
@@ -304,14 +310,14 @@ def read_trace(path: Path, pipelines: Mapping[str, int]) -> list[tuple[float, in
     if not lines or lines[0] != header:
         raise InvalidInput(f"{path}: line 1: expected {header}")
     tasks = []
-    for number, line in enumerate(lines[1:], 2):
+    for place, line in enumerate(lines[1:], 2):
         try:
             arrival, pipeline, size = line.split(",")
-            arrival_s, input_mb = float(arrival), float(size)
+            arrival_s, input_mb = SECONDS.read(float(arrival)), POSITIVE.read(float(size))
         except ValueError:
-            arrival_s, pipeline, input_mb = math.nan, "", math.nan
-        if not (0 <= arrival_s < math.inf and 0 < input_mb < math.inf):
-            raise InvalidInput(f"{path}: line {number}: expected seconds, pipeline, MB, found {shown(line)}")
-        require_known(pipeline, pipelines, f"{path}: line {number}", "pipeline")
+            raise InvalidInput(f"{path}: line {place}: expected seconds, pipeline, MB, found {shown(line)}") from None
+        require_known(pipeline, pipelines, f"{path}: line {place}", "pipeline")
         tasks.append((arrival_s, pipelines[pipeline], input_mb))
+    if not tasks:
+        raise InvalidInput(f"{path}: expected a task at least")
     return tasks

@@ -9,7 +9,9 @@ import numpy as np
 
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU
 from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.cluster.tables import ArrivalTable, NodeTable, SubtaskTable, World, read_trace
+from fpga_pool.sim.scenario.values import MOST_THINGS
 
 #: Random streams.
 _ARRIVALS, _NOISE, _ERRORS, _FAILURES = range(4)
@@ -46,27 +48,32 @@ class Workload:
 
 
 def draw(world: World, seed: int, load: float = 1.0) -> Workload:
-    """Return the world's workload for this seed, with the times between arrivals divided by `load`."""
+    """Return the world's workload for this seed, with the times between arrivals divided by `load`.
+
+    InvalidInput if there is nothing to measure, or no end of it.
+    """
     tasks = sorted(
         (table.begin_s + (at_s - table.begin_s) / load, pipeline, input_mb)
         for i, table in enumerate(world.arrivals)
         for at_s, pipeline, input_mb in _arrivals(world, table, seed, i)
     )
+    last_s = tasks[-1][0]
+    if last_s < world.run.warm_up_s:
+        raise InvalidInput(f"{world.path}: run: warm_up_s: the last task arrives before, after {last_s:g} s")
     steps = np.array([len(pipeline.subtasks) for pipeline in world.pipelines])
     pipeline = np.array([task[1] for task in tasks])
     ends = np.cumsum(steps[pipeline])
     true = _times(world)
     error = _lognormal(np.random.default_rng([seed, _ERRORS]), world.estimates.error, true.base_s.shape)
-    arrival_s = np.array([task[0] for task in tasks])
     return Workload(
-        arrival_s=arrival_s,
+        arrival_s=np.array([task[0] for task in tasks]),
         pipeline=pipeline,
         input_mb=np.array([task[2] for task in tasks]),
         first_step=ends - steps[pipeline],
         noise=_lognormal(np.random.default_rng([seed, _NOISE]), world.estimates.noise, (int(ends[-1]),)),
         true=true,
         estimated=Times(base_s=true.base_s * error, per_mb_s=true.per_mb_s * error),
-        failures=_failures(world, seed, float(arrival_s[-1])),
+        failures=_failures(world, seed, last_s),
     )
 
 
@@ -87,7 +94,8 @@ def _arrivals(world: World, table: ArrivalTable, seed: int, number: int) -> list
     rng = np.random.default_rng([seed, _ARRIVALS, number])
     instants = -(-table.tasks // table.together)
     gaps = rng.exponential(size=instants) if table.spacing == "poisson" else np.ones(instants)
-    at = np.repeat(_in_bursts(table, np.cumsum(gaps), rng), table.together)[: table.tasks]
+    at_s = _in_bursts(table, np.cumsum(gaps), rng, f"{world.path}: arrivals[{number}]")
+    at = np.repeat(at_s, table.together)[: table.tasks]
     weights = table.pipelines or dict.fromkeys(index, 1.0)
     chances = np.array(list(weights.values()))
     drawn = rng.choice([index[name] for name in weights], size=table.tasks, p=chances / chances.sum())
@@ -99,7 +107,7 @@ def _arrivals(world: World, table: ArrivalTable, seed: int, number: int) -> list
     return list(zip(at.tolist(), drawn.tolist(), sizes.tolist(), strict=True))
 
 
-def _in_bursts(table: ArrivalTable, due: Floats, rng: np.random.Generator) -> Floats:
+def _in_bursts(table: ArrivalTable, due: Floats, rng: np.random.Generator, place: str) -> Floats:
     """Return the seconds at which the expected number of arrivals reaches each of `due`.
 
     Calm and bursts take turns, for exponential times.
@@ -110,6 +118,8 @@ def _in_bursts(table: ArrivalTable, due: Floats, rng: np.random.Generator) -> Fl
         return at
     ends, expected = [table.begin_s], [0.0]
     while expected[-1] < due[-1]:
+        if len(ends) > 2 * MOST_THINGS:
+            raise InvalidInput(f"{place}: more than {MOST_THINGS:,} bursts until the last arrival")
         for length_s, factor in ((table.calm_s, 1.0), (table.burst_s, table.burst_factor)):
             stretch_s = rng.exponential(length_s)
             ends.append(ends[-1] + stretch_s)
@@ -139,12 +149,15 @@ def _lognormal(rng: np.random.Generator, sigma: float, shape: tuple[int, ...]) -
 
 
 def _failures(world: World, seed: int, until_s: float) -> list[tuple[float, int]]:
-    failures = []
+    failures: list[tuple[float, int]] = []
     for number, kind in enumerate(all_nodes(world)):
         table = world.nodes[kind]
         rng = np.random.default_rng([seed, _FAILURES, number])
         at_s = rng.exponential(table.fails_after_s) if np.isfinite(table.fails_after_s) else np.inf
         while at_s < until_s:
+            if len(failures) == MOST_THINGS:
+                place = f"{world.path}: nodes.{table.name}: fails_after_s"
+                raise InvalidInput(f"{place}: more than {MOST_THINGS:,} failures until the last arrival")
             failures.append((at_s, number))
             at_s += table.repair_s + rng.exponential(table.fails_after_s)
     return failures

@@ -187,9 +187,14 @@ def seconds(least: float) -> Kind:
     return Kind(f"finite seconds, {least:g} or more", _number(lambda value: value >= least))
 
 
+def number(least: float, most: float) -> Kind:
+    """Return a kind that accepts a number within limits."""
+    return Kind(f"a number, {least:g} to {most:g}", _number(lambda value: least <= value <= most))
+
+
 def share(least: float) -> Kind:
     """Return a kind that accepts a share that is not too small."""
-    return Kind(f"a number, {least:g} to 1", _number(lambda value: least <= value <= 1))
+    return number(least, 1)
 
 
 def _is_plain(text: str) -> bool:

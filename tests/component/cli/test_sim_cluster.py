@@ -1,4 +1,6 @@
 import json
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,37 @@ def test_refuses_a_wrong_scenario_in_one_line(tmp_path, capsys):
     assert main(["cluster", str(path), "--policy", "ect"]) == 2
     expected = "nodes.k80: cores: expected a whole number, 1 or more, found -8"
     assert capsys.readouterr().err == f"fpga-pool-sim cluster: {path}: {expected}\n"
+
+
+def test_what_there_is_nothing_to_measure_of_is_null(tmp_path, capsys):
+    path = tmp_path / "absent.toml"
+    text = (WORLDS / "paper.toml").read_text()
+    path.write_text(text.replace("cores = 8", "cores = 8\npresent = false").replace("tasks = 600", "tasks = 10"))
+    assert main(["cluster", str(path), "--policy", "ect", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (result["completed"], result["mean_response_s"]) == (0, None)
+
+
+def test_law_of_the_page_is_found_when_it_is_installed(tmp_path, monkeypatch, capsys):
+    page = WORLDS.with_suffix(".rst").read_text()
+    block = page.split(":caption: " + "my_laws.py")[1].split("\n.. code-block")[0]
+    (tmp_path / "my_laws.py").write_text(textwrap.dedent(block))
+    installed = tmp_path / "my_laws-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-laws\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[fpga_pool.interference_laws]\nqueueing = my_laws:Queueing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_laws", raising=False)
+    path = tmp_path / "own.toml"
+    text = (WORLDS / "paper.toml").read_text().replace("tasks = 1500", "tasks = 200")
+    means = []
+    for most in ("0.1", "0.8", "2"):
+        law = f'[interference.accelerator]\nlaw = "queueing"\nmost = {most}\n'
+        before, _, after = text.partition("[interference.accelerator]")
+        path.write_text(before + law + after[after.index("\n[") :])
+        status = main(["cluster", str(path), "--policy", "ect", "--json"])
+        if status == 0:
+            means.append(json.loads(capsys.readouterr().out)["mean_response_s"])
+    assert means[0] < means[1]
+    assert status == 2
+    assert "queueing: most: expected a number, 0 or more and below 1, found 2" in capsys.readouterr().err

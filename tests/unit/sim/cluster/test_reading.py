@@ -43,6 +43,10 @@ per_minute = 600
         ),
         ("tasks = 3000\n", "", "arrivals[0]: expected either tasks and per_minute, or a trace"),
         ("tasks = 3000", 'tasks = 3\npipelines = "r"', "arrivals[0]: pipelines: no pipeline 'r'; available: p, q"),
+        ("cores = 2", "cores = 2\nspeed = 1e-300", "nodes.n: speed: expected a number, 1e-06 to 1e+06, found 1e-300"),
+        ("cores = 2", "cores = 2\ncount = 9000000000", "nodes.n: count: expected a whole number, 1 to 1000000, found"),
+        ("tasks = 3000", "tasks = 3000000000", "arrivals[0]: tasks: expected a whole number, 1 to 1000000, found"),
+        ("[nodes.n]", "[estimates]\nerror = 50\n[nodes.n]", "estimates: error: expected a number, 0 to 10, found 50"),
         (
             "[nodes.n]",
             "[interference.accelerator]\nlaw = 'none'\n[nodes.n]",
@@ -73,6 +77,32 @@ def test_refuses_a_line_of_a_trace_by_its_number(world, tmp_path, line):
     there = world(GOOD.replace("tasks = 3000\nper_minute = 600", 'trace = "trace.csv"'))
     with pytest.raises(InvalidInput, match=r"trace\.csv: line 3"):
         draw(there, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[nodes.n]", "[run]\nwarm_up_s = 400\n[nodes.n]", "run: warm_up_s: the last task arrives before, after "),
+        (
+            "cores = 2",
+            "cores = 2\nfails_after_s = 1e-9\nrepair_s = 1e-9",
+            "nodes.n: fails_after_s: more than 1,000,000",
+        ),
+        (
+            "tasks = 3000",
+            "tasks = 9\nburst_factor = 2\nburst_s = 1e-300\ncalm_s = 1e-300",
+            "arrivals[0]: more than 1,000",
+        ),
+        ("tasks = 3000\nper_minute = 600", 'trace = "empty.csv"', "expected a task at least"),
+    ],
+)
+def test_refuses_to_draw_nothing_and_without_end(world, tmp_path, old, new, message):
+    (tmp_path / "empty.csv").write_text("arrival_s,pipeline,input_mb\n")
+    there = world(GOOD.replace(old, new, 1))
+    with pytest.raises(InvalidInput) as caught:
+        draw(there, 0)
+    assert message in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
 
 
 def test_arrivals_have_the_rate_the_bursts_and_the_persistence_of_their_table(world):

@@ -273,6 +273,18 @@ def test_calibration_repairs_wrong_estimates(world):
     assert calibrated - right < 0.5 * (wrong - right)
 
 
+@pytest.mark.parametrize("policy", ["ect", "learned"])
+def test_times_of_day_are_no_other_times(world, policy):
+    """A trace may count from 1970; the clock then shows steps of 2e-7 s."""
+    text = WORLD.format(law="pressure", places=2, together=1, fails_after_s=1e9, tasks=40)
+    text = text[: text.index("[[events]]")].replace("burst_factor = 4\n", "")
+    responses = []
+    for begin_s in (0, 1.7e9):
+        _, outcome = run(world(text.replace("tasks = 40", f"tasks = 40\nbegin_s = {begin_s}")), policy)
+        responses.append(outcome.end_s - outcome.arrival_s)
+    assert responses[1] == pytest.approx(responses[0], abs=1e-4)
+
+
 def test_task_that_no_node_can_execute_stays_incomplete(world):
     there = world(PAIR.replace("memory_gb = 5", "memory_gb = 9"))
     workload, outcome = run(there, "ect")
