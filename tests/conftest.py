@@ -71,6 +71,7 @@ QUIET = (
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
     "functional/test_hostile.py",
+    "functional/test_online.py",
     "functional/test_replanning.py",
     "functional/test_shaping.py",
     "functional/test_testbed.py",

@@ -58,9 +58,8 @@ DEFAULTS: dict[str, Any] = {
     "rabbit_qos_prefetch_count": 256,
 }
 
-#: A thread that listens wakes this soon after each message, then after twice the time and so on, whether there is
-#: something to read or not: for messages that other threads have put back, of which calls have none.  The library's
-#: 1 ms are ten wake-ups for a message; there is no option for it.
+#: A thread that listens wakes this soon after each message, then after twice the time and so on, for messages that
+#: others have put back.  Calls have none, and the library's 1 ms, for which there is no option, are ten wake-ups each.
 LOOK_AGAIN_S = 0.25
 
 
@@ -267,12 +266,13 @@ class _Dispatcher(messaging.RPCDispatcher):
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
-        incoming.client_timeout = None  # no caller of ours wants to hear meanwhile that a call is at work
+        silence_s, incoming.client_timeout = incoming.client_timeout, None
         follow(incoming.ctxt)
         try:
             _require_call(incoming)
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
+                incoming.client_timeout = silence_s if silence_s in range(2, 3600) else None  # its caller hears of it
             parts = _parts(incoming)
         except (InvalidInput, Unauthenticated) as error:
             self._note(error.code, incoming, error)

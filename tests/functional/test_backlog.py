@@ -1,6 +1,7 @@
-"""A flood of calls waits in RabbitMQ, not in the memory of the process that it is sent to."""
+"""A flood of calls waits in RabbitMQ, not in the memory of the process that gets it; a long call is waited for."""
 
 import threading
+import time
 
 import oslo_messaging as messaging
 import pytest
@@ -10,6 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Host
+from fpga_pool.rpc import scheduler_api
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import EXCHANGE, SCHEDULER_TOPIC, TARGET, VERSION, Refusals, answers, server, transport
@@ -18,6 +20,8 @@ from support.waiting import wait_until
 CALLS = 1000
 #: Calls that 64 threads are at, those that wait for one, the one that is taken next, and what RabbitMQ has sent.
 TAKEN = 64 + 256 + 1 + 256
+#: The shortest that oslo.messaging knows.
+SILENCE_S = 2
 
 
 class Endpoint:
@@ -26,6 +30,11 @@ class Endpoint:
     @answers
     def hosts(self, context: dict, page: Page) -> list[Host]:
         return []
+
+    @answers
+    def benefits(self, context: dict) -> dict[str, float]:
+        time.sleep(3 * SILENCE_S)
+        return {"sha256": 1.0}
 
 
 class Slow(Gate):
@@ -73,5 +82,19 @@ def test_a_flood_of_calls_waits_in_rabbitmq_and_calls_are_answered_after_it(rabb
         assert SchedulerAPI(transports[1], Identity(Role.API, "a", key), timeout_s=60.0).hosts() == []
     finally:
         gate.go_on.set()
+        listening.stop()
+        listening.wait()
+
+
+def test_a_call_that_takes_long_is_waited_for_while_its_server_says_that_it_is_at_work(transports, monkeypatch):
+    monkeypatch.setattr(scheduler_api, "SIGN_OF_LIFE_S", SILENCE_S)
+    monkeypatch.setattr(scheduler_api, "_TIMEOUTS_S", {"benefits": 60.0})
+    key = Ed25519PrivateKey.generate()
+    gate = Gate(lambda _role, _name: [key.public_key()], SCHEDULER_METHODS)
+    listening = server(transports[0], SCHEDULER_TOPIC, "slow", [Endpoint()], gate)
+    listening.start()
+    try:
+        assert SchedulerAPI(transports[1], Identity(Role.API, "a", key)).benefits() == {"sha256": 1.0}
+    finally:
         listening.stop()
         listening.wait()

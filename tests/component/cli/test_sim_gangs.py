@@ -117,7 +117,7 @@ def test_stretches_are_written_only_where_asked_for(trace, tmp_path):
         (("--policy", "slurm"), "policy 'slurm': no such gang policy"),
         (("--parameter", "slow"), "expected NAME=VALUE, got 'slow'"),
         (("--parameter", "slow=1"), "easy: slow: no such parameter; available: extra_ends"),
-        (("--parameter", "extra_ends=some"), "easy: extra_ends: expected 'needed' or 'all', got 'some'"),
+        (("--parameter", "extra_ends=some"), "easy: extra_ends: expected one of needed, all, got 'some'"),
         (("--policy", "measy", "--parameter", "usage_threshold=x"), "usage_threshold: expected a value of type float"),
         (("--loss", "0.2", "0.1"), "physics: loss: expected a range within 0 to 1"),
         (("--usage-error", "1"), "expected a share, 0 or more and below 1, got '1'"),

@@ -157,7 +157,7 @@ def test_refused_calls_do_not_fill_the_log(refusals, caplog):
     dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
     for _ in range(30):
         with pytest.raises(messaging.ExpectedException):
-            dispatcher.dispatch(SimpleNamespace(message={"method": 7}, ctxt={}))
+            dispatcher.dispatch(SimpleNamespace(message={"method": 7}, ctxt={}, client_timeout=None))
     lines = [record for record in caplog.records if record.levelno == logging.WARNING]
     # Ten at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
@@ -185,7 +185,7 @@ def test_an_unsigned_call_that_is_none_is_refused_in_a_line(refusals, caplog, wr
         "run": gate.run,
     }
     with pytest.raises(messaging.ExpectedException):
-        dispatcher.dispatch(SimpleNamespace(message=call | wrong, ctxt={}))
+        dispatcher.dispatch(SimpleNamespace(message=call | wrong, ctxt={}, client_timeout=None))
     [record] = caplog.records
     assert len(record.getMessage()) < 1000
     assert refusals.counts() == {"fpga_pool.invalid_input": 1}
@@ -195,7 +195,7 @@ def test_an_unsigned_call_that_is_none_is_refused_in_a_line(refusals, caplog, wr
 def test_a_call_whose_answer_has_no_queue_is_refused_and_not_answered(refusals, queue):
     dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
     call = {"method": "greet", "args": {}, "version": "1.0"}
-    incoming = SimpleNamespace(message=call, ctxt={}, reply_q=queue, orig_msg_id="1")
+    incoming = SimpleNamespace(message=call, ctxt={}, reply_q=queue, orig_msg_id="1", client_timeout=None)
     with pytest.raises(messaging.ExpectedException):
         dispatcher.dispatch(incoming)
     assert incoming.orig_msg_id is None
@@ -219,7 +219,7 @@ def test_who_has_no_key_writes_no_line_of_his_own_into_the_log_and_not_a_long_on
     context = {"role": "agent", "name": "node-1", "client": "c", "number": 1, "run": "", "signature": ""} | envelope
     message = {"method": method, "args": {"host": context["name"]}, "version": "1.0"}
     with pytest.raises(messaging.ExpectedException):
-        dispatcher.dispatch(SimpleNamespace(message=message, ctxt=context))
+        dispatcher.dispatch(SimpleNamespace(message=message, ctxt=context, client_timeout=None))
     [record] = caplog.records
     assert len(record.getMessage()) < 1000
     assert record.getMessage().isprintable()
