@@ -39,6 +39,7 @@ from fpga_pool.store.tables import (
 
 _LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
 _OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
+_LOCKED = sa.select(QUOTAS.c.admissions, *_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 
 DAY_S = 86_400.0
 #: What is added up: of a run all but the last two; of a lease the last but one; of a load the last.
@@ -68,10 +69,11 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 }
 
 
-def lock_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
-    """Return the limits of a project; until the transaction ends no other one admits its work."""
+def lock_limits(connection: sa.Connection, project_id: str) -> tuple[QuotaLimits, int]:
+    """Return the limits of a project, and how often they were locked; until the transaction ends no other one does."""
     connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
-    return own_limits(connection, project_id)
+    number, *limits = connection.execute(_LOCKED, {"project": project_id}).one()
+    return QuotaLimits(**dict(zip(Resource, limits, strict=True))), number
 
 
 def used(connection: sa.Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
@@ -79,34 +81,6 @@ def used(connection: sa.Connection, project_id: str, resources: Collection[Resou
     wanted = tuple(resources)
     found = connection.execute(_uses(wanted), {"project": project_id}).one()
     return {one: int(amount) for one, amount in zip(wanted, found, strict=True)}
-
-
-class Projects:
-    """Limits and use of the projects whose work one transaction admits: neither is read again for further requests."""
-
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
-        self._limits: dict[str, QuotaLimits] = {}
-        self._used: dict[str, dict[Resource, int]] = {}
-
-    def lock_limits(self, project_id: str) -> QuotaLimits:
-        """Return the limits of a project, which is locked until the transaction ends."""
-        if project_id not in self._limits:
-            self._limits[project_id] = lock_limits(self._connection, project_id)
-        return self._limits[project_id]
-
-    def used(self, project_id: str, resources: Collection[Resource]) -> Amounts:
-        """Return how much of these resources a project uses, what was admitted included."""
-        known = self._used.setdefault(project_id, {})
-        if not known.keys() >= set(resources):
-            known |= used(self._connection, project_id, {*known, *resources})
-        return known
-
-    def admitted(self, project_id: str, amounts: Amounts) -> None:
-        """Count what was stored for a request."""
-        known = self._used.get(project_id, {})
-        for resource, amount in amounts.items():
-            known[resource] += amount
 
 
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
@@ -118,7 +92,7 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
 def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = None) -> None:
     """Change limits of a project; those that are None stay as they are."""
     with store.admission() as tx:
-        before = lock_limits(tx.connection, project_id)
+        before, _ = lock_limits(tx.connection, project_id)
         require_seen(before, seen)
         values = {one.value: limits.over(before).of(one) for one in Resource}
         tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
@@ -127,8 +101,11 @@ def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = 
 def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
     """Return a project to the default limits."""
     with store.admission() as tx:
-        require_seen(lock_limits(tx.connection, project_id), seen)
-        tx.connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project_id == project_id))
+        before, _ = lock_limits(tx.connection, project_id)
+        require_seen(before, seen)
+        # The row stays: it counts admissions.
+        values = dict.fromkeys(map(str, Resource))
+        tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
 
 
 def usage(

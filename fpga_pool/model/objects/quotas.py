@@ -54,6 +54,11 @@ class QuotaLimits(Message, frozen=True, kw_only=True):
         limit: int | None = getattr(self, resource)
         return limit
 
+    def exceeded(self, used: Amounts, requested: Amounts) -> list[Resource]:
+        """Return the resources of which there would be more than the limit."""
+        limited = ((one, limit) for one in requested if (limit := self.of(one)) is not None and limit != UNLIMITED)
+        return [one for one, limit in limited if used[one] + requested[one] > limit]
+
     def over(self, others: "QuotaLimits") -> "QuotaLimits":
         """Return these limits, and those of `others` where these have none."""
         own = {one: limit for one in Resource if (limit := self.of(one)) is not None}

@@ -56,10 +56,10 @@ from fpga_pool.services.scheduler.planner import (
     sparing,
 )
 from fpga_pool.services.scheduler.tickets import Tickets
-from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.services.scheduler.writer import Projects, ShardWriter
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.purge import purge
-from fpga_pool.store.quotas import Projects, own_limits, used
+from fpga_pool.store.quotas import own_limits, used
 from fpga_pool.store.store import Store
 from fpga_pool.store.transaction import SqlTransaction
 
@@ -156,7 +156,8 @@ class SchedulerService:
                 store, placement, tier_migrations[0], agents, gangs, tier_migrations[1], self._owns_first, clock
             )
         self._writers: dict[str, ShardWriter] = {}
-        self._admissions = ShardWriter(self._admitting)
+        self._projects = Projects(store)
+        self._admissions = ShardWriter(self._projects.admitting)
         self._loops: list[Loop] = []
         self._preparing: Thread | None = None
 
@@ -214,19 +215,13 @@ class SchedulerService:
             tx, projects, project_id = cast("SqlTransaction", writing), self._projects, request.project_id
             own = projects.lock_limits(project_id)
             limits = unified or self.limits(own)
-            self._check_quota(tx, kind, request, limits, projects.used(project_id, request.amounts))
+            in_use = projects.used(project_id, request.amounts, limits.in_force)
+            self._check_quota(tx, kind, request, limits, in_use)
             made = create(tx)
             projects.admitted(project_id, request.amounts)
             return made, limits
 
         return self._admissions.run(admitted)
-
-    @contextmanager
-    def _admitting(self) -> Iterator[SqlTransaction]:
-        """Begin to admit requests together; one thread at a time does."""
-        with self.store.admission() as tx:
-            self._projects = Projects(tx.connection)
-            yield tx
 
     def limits(self, own: QuotaLimits) -> ProjectLimits:
         """Return the limits of a project that has these in the pool."""

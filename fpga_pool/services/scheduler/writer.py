@@ -1,15 +1,19 @@
-"""Requests on one shard, carried out together: as many as wait share one transaction, and one sync to disk."""
+"""Requests carried out together: as many as wait share one transaction, one sync to disk, and what projects use."""
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fpga_pool.model.exceptions import Contended, ServiceUnavailable
+from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.tracing import causing_request
+from fpga_pool.store.quotas import lock_limits, used
+from fpga_pool.store.store import Store
+from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -107,3 +111,71 @@ class ShardWriter:
                 request.answer, request.error = answer, None
                 break
         request.done = True
+
+
+# ---- What projects use while their work is admitted
+
+#: Projects of which that is remembered.
+REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What a project used when that was counted, with all that was admitted since: it uses no more than that."""
+
+    #: How often the limits of the project had been locked by then.
+    number: int
+    used: dict[Resource, int]
+
+
+class Projects:
+    """Limits and use of the projects whose work is admitted, by one transaction at a time.
+
+    The use of a project is counted at first, and again where another process has admitted work of it, or where its
+    limits might be exceeded: what has ended since is not known.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counted: dict[str, _Counted] = {}
+
+    @contextmanager
+    def admitting(self) -> Iterator[SqlTransaction]:
+        """Begin to admit requests together; they are remembered once that is committed."""
+        self._limits: dict[str, QuotaLimits] = {}
+        self._numbers: dict[str, int] = {}
+        self._used: dict[str, dict[Resource, int]] = {}
+        #: Projects whose use may be less.
+        self._at_most: set[str] = set()
+        with self._store.admission() as tx:
+            self._connection = tx.connection
+            yield tx
+        if len(self._counted) > REMEMBERED:
+            self._counted.clear()
+        self._counted |= {name: _Counted(self._numbers[name], used) for name, used in self._used.items()}
+
+    def lock_limits(self, project_id: str) -> QuotaLimits:
+        """Return the limits of a project, which is locked until the transaction ends."""
+        if project_id not in self._limits:
+            self._limits[project_id], number = lock_limits(self._connection, project_id)
+            self._numbers[project_id] = number
+            counted = self._counted.get(project_id)
+            if counted is not None and counted.number == number - 1:
+                self._used[project_id] = dict(counted.used)
+                self._at_most.add(project_id)
+        return self._limits[project_id]
+
+    def used(self, project_id: str, requested: Amounts, limits: QuotaLimits) -> Amounts:
+        """Return what a project uses at most, what was admitted included; just that where it is too much."""
+        known = self._used.setdefault(project_id, {})
+        is_known = known.keys() >= set(requested)
+        if not is_known or (project_id in self._at_most and limits.exceeded(known, requested)):
+            known |= used(self._connection, project_id, {*known, *requested})
+            self._at_most.discard(project_id)
+        return known
+
+    def admitted(self, project_id: str, amounts: Amounts) -> None:
+        """Count what was stored for a request."""
+        known = self._used.get(project_id, {})
+        for resource, amount in amounts.items():
+            known[resource] += amount

@@ -178,10 +178,8 @@ def can_hold(tx: Transaction, job: _Sent) -> bool:
 def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: Amounts) -> None:
     """Raise QuotaExceeded, naming each resource of which a project would have more than its limit."""
     exceeded = [
-        f"{resource}: {amount} requested, {used[resource]} of {limit} used"
-        for resource, amount in requested.items()
-        for limit in [limits.of(resource)]
-        if limit is not None and limit != UNLIMITED and used[resource] + amount > limit
+        f"{resource}: {requested[resource]} requested, {used[resource]} of {limits.of(resource)} used"
+        for resource in limits.exceeded(used, requested)
     ]
     if exceeded:
         raise QuotaExceeded(f"the quota of project {project_id} does not allow it: {'; '.join(exceeded)}")

@@ -13,6 +13,7 @@ from fpga_pool.model.messages.usage import UsagePage
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits
 from fpga_pool.services.scheduler.cloud.unified_limits import MAX_AGE_S, UnifiedLimits
+from fpga_pool.store.quotas import lock_limits
 
 
 def used(running, project="p"):
@@ -178,15 +179,59 @@ def test_usage_is_of_a_period_of_a_month_at_most(running, begin_at, end_at):
         running.api.usage(UsagePage(begin_at=begin_at, end_at=end_at))
 
 
-def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running):
-    """The one that is too many is refused, and keeps no other from its place."""
-    agent, service, sums = running.host(), running.service, []
-    running.api.set_quota("p", QuotaLimits(jobs=3))
+@pytest.fixture
+def sums(running):
+    """The statements that count what a project uses."""
+    sums = []
     event.listen(
-        service.store.engine,
+        running.service.store.engine,
         "before_cursor_execute",
         lambda *call: sums.append(call[2]) if "sum(batches.jobs" in call[2] else None,
     )
+    return sums
+
+
+def test_what_a_project_uses_is_counted_again_where_that_matters(running, until, sums):
+    """Where its limits might be exceeded, and where another scheduler has admitted work of it."""
+    agent = running.host()
+    running.api.set_quota("p", QuotaLimits(jobs=3))
+    sums.clear()
+    batches = [running.create(agent, "sha256") for _ in range(3)]
+    assert len(sums) == 1
+    until(lambda: running.states(batches[0]) == ["WAITING_INPUT"])
+    running.api.cancel_batch("p", batches[0].uuid)
+    running.released(running.jobs(batches[0])[0])
+    running.create(agent, "sha256")
+    assert len(sums) == 2
+    with pytest.raises(QuotaExceeded, match="jobs: 1 requested, 3 of 3 used"):
+        running.create(agent, "sha256")
+    running.api.set_quota("p", QuotaLimits(jobs=9))
+    sums.clear()
+    running.create(agent, "sha256")
+    running.create(agent, "sha256")
+    assert len(sums) == 1
+    with running.store.admission() as tx:  # as another scheduler does
+        lock_limits(tx.connection, "p")
+    running.create(agent, "sha256")
+    assert len(sums) == 2
+    assert used(running)["jobs"] == 6
+
+
+def test_limits_that_are_reset_leave_the_count_of_admissions(running):
+    """Otherwise what another scheduler admits after that could be taken for an admission of this one."""
+    agent = running.host()
+    running.create(agent, "sha256")
+    with running.store.admission() as tx:
+        _, before = lock_limits(tx.connection, "p")
+    running.api.unset_quota("p")
+    with running.store.admission() as tx:
+        assert lock_limits(tx.connection, "p")[1] == before + 2
+
+
+def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running, sums):
+    """The one that is too many is refused, and keeps no other from its place."""
+    agent, service = running.host(), running.service
+    running.api.set_quota("p", QuotaLimits(jobs=3))
 
     def submit(_):
         try:
