@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf import agent, catalogue, drivers, scheduler, services
 from fpga_pool.conf.catalogue import present_file, trusted_authorities
-from fpga_pool.conf.policies import policy_opts
+from fpga_pool.conf.policies import GROUP_PREFIX, policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
 #: Of an option's seconds: what threads can wait for.
@@ -105,7 +105,8 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
         elif value and name in _FILES:
             present_file(f"[{group}] {name}", value)
         elif isinstance(value, int | float):
-            _check_number(f"[{group}] {name}", name, value, -math.inf if group in _OURS else _LEAST.get(name, 0))
+            has_bounds = group in _OURS or group.startswith(GROUP_PREFIX)
+            _check_number(f"[{group}] {name}", name, value, -math.inf if has_bounds else _LEAST.get(name, 0))
 
 
 def _check_number(option: str, name: str, value: float, least: float) -> None:

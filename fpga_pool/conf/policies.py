@@ -13,6 +13,9 @@ from stevedore import driver, exception
 from fpga_pool.core.policy import GROUPS, Parametrised, Preparing, Proving
 from fpga_pool.model.exceptions import InvalidInput
 
+#: Groups of options begin with it that have a policy's parameters.
+GROUP_PREFIX = "policy_"
+
 _FLAGS: Mapping[str, bool] = {"true": True, "false": False}
 _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
 
@@ -158,7 +161,7 @@ def _params(policy: Any) -> type[Any] | None:
 
 
 def _group_name(policy: str) -> str:
-    return f"policy_{policy}"
+    return f"{GROUP_PREFIX}{policy}"
 
 
 def _option(field: Field[Any]) -> cfg.Opt:

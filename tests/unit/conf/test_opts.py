@@ -88,6 +88,12 @@ def test_minus_one_is_taken_where_its_library_means_none_or_no_end(library_optio
     check_values(library_options)
 
 
+def test_parameters_of_policies_may_be_negative(read_conf):
+    conf = read_conf("[policy_of_others]\nbias = -0.5\n")
+    conf.register_opt(cfg.FloatOpt("bias"), "policy_of_others")
+    check_values(conf)
+
+
 @pytest.fixture
 def library_options(read_conf):
     conf = read_conf("")
