@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     world = read_world(Path(arguments.scenario), make_law)
     seed = world.run.seed if arguments.seed is None else arguments.seed
     workload = draw(world, seed, arguments.load)
+    if (last_s := float(workload.arrival_s[-1])) < world.run.warm_up_s:
+        raise InvalidInput(f"{world.path}: run: warm_up_s: the last task arrives before, after {last_s:g} s")
     begin_s = time.perf_counter()
     try:
         simulation = Simulation(world, workload, policy, seed)

@@ -72,6 +72,13 @@ def test_refuses_a_wrong_scenario_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().err == f"fpga-pool-sim cluster: {path}: {expected}\n"
 
 
+def test_refuses_a_warm_up_after_which_no_task_arrives(tmp_path, capsys):
+    path = tmp_path / "short.toml"
+    path.write_text((WORLDS / "paper.toml").read_text().replace("warm_up_s = 120", "warm_up_s = 100_000"))
+    assert main(["cluster", str(path), "--policy", "ect"]) == 2
+    assert "run: warm_up_s: the last task arrives before, after " in capsys.readouterr().err
+
+
 def test_what_there_is_nothing_to_measure_of_is_null(tmp_path, capsys):
     path = tmp_path / "absent.toml"
     text = (WORLDS / "paper.toml").read_text()

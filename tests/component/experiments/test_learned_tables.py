@@ -35,11 +35,11 @@ def test_errors_of_models_without_training_are_those_on_the_page(written, monkey
 def test_a_table_has_means_and_deviations_of_seeds(written, monkeypatch):
     monkeypatch.setattr(tables, "TABLES", {"baselines": {"ect": ("ect", "ect")}})
     monkeypatch.setattr(tables, "_SETTINGS", {"exclusive": (False, True)})
-    rows = written(tables, "baselines", str(WORLD), "--seeds", "2", "--tasks", "200", "--per-minute", "60")
+    rows = written(tables, "baselines", str(WORLD), "--seeds", "2", "--tasks", "20", "--per-minute", "60")
     with (PAGES / "algorithms" / "learned" / "baselines.csv").open() as file:
         assert rows[0] == next(csv.reader(file))
     stack = Stack(cluster="ect", node="ect", corun=False, admission=True)
-    first, second = (results(WORLD, stack, seed, load=1.0, tasks=200)["mean_response_s"] for seed in (0, 1))
+    first, second = (results(WORLD, stack, seed, load=1.0, tasks=20)["mean_response_s"] for seed in (0, 1))
     ((per_minute, policy, setting, _, mean, *_),) = rows[1:]
     assert (per_minute, policy, setting) == ("60", "``ect``", "exclusive")
     assert mean == f"{(first + second) / 2:.0f} ± {abs(first - second) / 2**0.5:.0f}"

@@ -82,7 +82,6 @@ def test_refuses_a_line_of_a_trace_by_its_number(world, tmp_path, line):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[nodes.n]", "[run]\nwarm_up_s = 400\n[nodes.n]", "run: warm_up_s: the last task arrives before, after "),
         (
             "cores = 2",
             "cores = 2\nfails_after_s = 1e-9\nrepair_s = 1e-9",
