@@ -266,7 +266,8 @@ def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_p
             for name in ("left", "right"):
                 job = jobs[name]
                 assert job.dispatched_at < job.transfer_began_at < job.staged_at
-                began, ended = (f"{at - job.dispatched_at:.1f}" for at in (job.transfer_began_at, job.staged_at))
+                # Shown to hundredths of a second, of which JavaScript may round the last one otherwise.
+                began, ended = (f"{at - job.dispatched_at:.2f}"[:-1] for at in (job.transfer_began_at, job.staged_at))
                 told = re.compile(rf", input transferred {began}\d s to {ended}\d s")
                 expect(mark[name]).to_have_accessible_name(told)
                 moved, arrival = (mark[name].locator(part).bounding_box() for part in (".moved", ".arrival"))
