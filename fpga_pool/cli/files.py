@@ -8,6 +8,7 @@ from fpga_pool.client import JobSpec
 from fpga_pool.client.inputs import Subtask
 from fpga_pool.model.codec import Message, read
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import Group
 
 FileT = TypeVar("FileT", bound=Message)
 
@@ -45,6 +46,7 @@ class JobTable(Message, frozen=True, kw_only=True):
     requester: str = ""
     #: "" = that of the input.
     name: str = ""
+    group: Group = 0
 
 
 class BatchFile(Message, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ def read_batch(path: Path) -> tuple[str, list[JobSpec]]:
             job.requester or found.requester,
             _header(f"{path}: jobs[{index}]", path.parent, job.header or found.header),
             job.name,
+            job.group,
         )
         for index, job in enumerate(found.jobs)
     ]

@@ -4,7 +4,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -29,6 +29,7 @@ class Input:
     #: What to compute, and the host of the pool that sends it.
     function: str
     requester: str
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class JobSpec:
     header: bytes = b""
     #: "" = the name of the source.
     name: str = ""
+    #: Jobs of lower groups of a batch are computed first.
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,19 @@ def job_requests(inputs: Iterable[Input]) -> list[JobRequest]:
             function=source.function,
             requester=source.requester,
             input_bytes=source.input_bytes,
+            group=source.group,
         )
         for source in inputs
     ]
+
+
+def grouped_by_size(specs: Iterable[JobSpec], groups: int) -> list[JobSpec]:
+    """Return jobs in groups of equal number, those of the smallest inputs first (makespan paper, section 3.5)."""
+    given = list(specs)
+    by_size = sorted(enumerate(read_inputs(given)), key=lambda one: one[1].input_bytes)
+    for place, (index, _) in enumerate(by_size):
+        given[index] = replace(given[index], group=place * groups // len(given))
+    return given
 
 
 def _input(spec: JobSpec, index: int) -> Input:
@@ -107,7 +120,7 @@ def _input(spec: JobSpec, index: int) -> Input:
             f"name: {spec.name!r} cannot be the name of a result file; expected a name without a directory"
         )
     name, size_bytes, open_ = _source(spec.source, index, spec.header)
-    return Input((spec.name or name)[:_LONGEST_NAME], size_bytes, open_, spec.function, spec.requester)
+    return Input((spec.name or name)[:_LONGEST_NAME], size_bytes, open_, spec.function, spec.requester, spec.group)
 
 
 def _source(source: Source, index: int, header: bytes) -> tuple[str, int, Callable[[], BinaryIO]]:

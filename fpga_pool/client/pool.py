@@ -294,7 +294,7 @@ class Client(PoolApi):
             raise InvalidInput(f"batch {batch_uuid} is that of a task or pipeline, of which no part runs alone")
         require_same(stored, read_inputs(given))
         failed = [
-            replace(spec, function=job.function, requester=job.requester, name=job.name)
+            replace(spec, function=job.function, requester=job.requester, name=job.name, group=job.group)
             for job, spec in zip(stored, given, strict=True)
             if job.state is JobState.FAILED
         ]

@@ -84,6 +84,8 @@ ResultBytes = Annotated[int, Meta(ge=0, le=2**42, description="a number of bytes
 Count = Annotated[int, Meta(ge=0, le=2**62, description="a number of at least 0")]
 Port = Annotated[int, Meta(ge=1, le=65535, description="a port")]
 Priority = Annotated[int, Meta(ge=-100, le=100, description="a priority from -100 to 100")]
+#: A fairness group of a batch (makespan paper, section 3.5): lower ones compute first.
+Group = Annotated[int, Meta(ge=0, le=2**31 - 1, description="a whole number from 0 on")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1")]
 #: How long something took: at most some 30 years.
 Duration = Annotated[float, Meta(ge=0, le=1e9, description="seconds from 0 to 1e9")]

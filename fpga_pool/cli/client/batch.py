@@ -230,8 +230,8 @@ class ShowJob(OneWork):
 
     NOUN, ASK = "job", Client.job
     COLUMNS = (
-        *(*_JOBS, "requester", "expected_at", "transfer_began_at", "staged_at", "started_at", "finished_at"),
-        *("ended_at", "error_code"),
+        *(*_JOBS, "requester", "group", "expected_at", "transfer_began_at", "staged_at", "started_at"),
+        *("finished_at", "ended_at", "error_code"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
-from fpga_pool.cli.arguments import deadline
+from fpga_pool.cli.arguments import deadline, positive_count
 from fpga_pool.cli.client.base import LongLister, fitting, named_as, require_columns
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
 from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
@@ -21,6 +21,7 @@ from fpga_pool.cli.files import content_of, read_batch
 from fpga_pool.client import BatchResult, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
+from fpga_pool.client.inputs import grouped_by_size
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
@@ -177,6 +178,13 @@ class Create(CreateWork):
         self.add_choices(parser)
         add_header(parser)
         _add_jobs(parser)
+        parser.add_argument(
+            "--groups",
+            type=positive_count,
+            metavar="N",
+            help="divide the jobs into N groups of equal number by the size of their inputs; those of the smallest are "
+            "computed first",
+        )
         _add_files(parser, "input file of one job")
 
     def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
@@ -188,7 +196,11 @@ class Create(CreateWork):
             for key in ("function", "requester"):
                 if not getattr(spec, key):
                     raise InvalidInput(f"jobs[{index}]: expected a {key}, by --{key} or in the batch file")
-        return name, specs
+        if parsed_args.groups is None:
+            return name, specs
+        if any(spec.group for spec in specs):
+            raise InvalidInput("--groups is for jobs without a group; the batch file names groups of its own")
+        return name, grouped_by_size(specs, parsed_args.groups)
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         return self.client.runner(parsed_args.specs, **_options(parsed_args), **options)

@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fpga_pool.model.codec import Message, to_text
-from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Moment, Priority, Seconds, Sha256, Text, Uuid, text
+from fpga_pool.model.fields import (
+    ByteCount,
+    ChosenUuid,
+    Group,
+    Internal,
+    Moment,
+    Priority,
+    Seconds,
+    Sha256,
+    Text,
+    Uuid,
+    text,
+)
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.bitstreams import MOST_DESIGN_BYTES, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
@@ -39,6 +51,7 @@ class JobRequest(Message, frozen=True, kw_only=True):
     function: Text
     requester: Text
     input_bytes: ByteCount
+    group: Group = 0
 
 
 class BatchRequest(WorkRequest, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number, Priority
+from fpga_pool.model.fields import Detail, Group, Internal, Limit, Moment, Number, Priority
 from fpga_pool.model.objects.history import HistoryEntry
 
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
@@ -180,6 +180,7 @@ class Job:
     #: Of a job with predecessors: 0 until their results are known.
     input_bytes: int
     created_at: Moment
+    group: Group = 0
     #: Jobs of its batch whose results, one after the other, are its input; empty = its requester sends it.
     predecessors: tuple[str, ...] = ()
     #: Part of the pool that plans and runs it; for its whole life.

@@ -178,6 +178,7 @@ class TenantRequests:
                 f"policy: {policy!r} blocks all other planning until it has proven its plan; it is only allowed "
                 "in simulations and as the pool's default_policy"
             )
+        self._service.policies.check_groups(request)
         return changed(request, policy=policy or settings.default_policy)
 
     # Gangs

@@ -174,7 +174,7 @@ def _request(group: tables.Group, name: str, scenario: Scenario, drawn: _Draw) -
     rng = drawn._rng  # noqa: SLF001  # the generator of the group
     who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": group.project, "name": name}
     if isinstance(group, tables.BatchGroup):
-        jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
+        jobs = tuple(changed(drawn.job(part), group=part.group) for part in group.parts for _ in range(part.count))
         policy = group.policy or scenario.scheduler.default_policy
         options = {name: getattr(group, name) for name in ("held", "priority", "after")}
         return BatchRequest(**who, policy=policy, **options, jobs=jobs)

@@ -186,6 +186,7 @@ class ScenarioRun:
     def _create(self, tx: Transaction, request: Request) -> None:
         now_s = self._engine.now_s
         if isinstance(request, BatchRequest):
+            self.policies.check_groups(request)
             create_batch(tx, request, self.catalogue, self.settings, now_s)
         elif isinstance(request, PipelineRequest):
             create_pipeline(tx, request, self.catalogue, self.settings, now_s)

@@ -136,6 +136,7 @@ class JobsTable(Inputs):
     """`[[batches.jobs]]`: jobs of a batch that are alike."""
 
     count: int = v.key(v.whole(1), 1)
+    group: int = v.key(v.COUNT, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,13 @@ def test_create_keeps_the_ids_of_the_client(api):
     assert api.get(f"/v1/batches/{batch}/jobs").json["jobs"][0]["uuid"] == job
 
 
+def test_the_group_of_a_job_is_stored_and_shown(api):
+    created = api.post("/v1/batches", json={"jobs": [{**JOB, "group": 2}, JOB]}).json["batch"]
+    jobs = api.get(f"/v1/batches/{created['uuid']}/jobs").json["jobs"]
+    assert [job["group"] for job in jobs] == [2, 0]
+    assert api.get(f"/v1/jobs/{jobs[0]['uuid']}").json["job"]["group"] == 2
+
+
 def bad(**changes):
     return {"jobs": [{**JOB, **changes}]}
 
@@ -54,6 +61,8 @@ BAD_INPUT = [
     ("size as text", bad(input_bytes="1000"), "jobs[0].input_bytes"),
     ("size true", bad(input_bytes=True), "jobs[0].input_bytes"),
     ("size missing", {"jobs": [{"function": "sha256", "requester": "node-1"}]}, "jobs[0]: missing: input_bytes"),
+    ("group below 0", bad(group=-1), "jobs[0].group: expected 0 to 2147483647, found -1"),
+    ("group with a fraction", bad(group=0.5), "jobs[0].group: expected a whole number from 0 on, found 0.5"),
     ("unknown field", bad(priority=9), "jobs[0]: unknown: ['priority']"),
     ("broken uuid", bad(uuid="1"), "jobs[0].uuid: expected a uuid"),
     ("uuid and a newline", bad(uuid=f"{uuid.uuid4()}\n"), "jobs[0].uuid: expected a uuid"),

@@ -251,7 +251,7 @@ def test_unknown_batch_fails_in_one_line(run):
 
 @pytest.fixture
 def half_failed(create, pool, responder, files, monkeypatch):
-    """A batch whose second job has failed."""
+    """A batch of two groups whose second job has failed."""
     given = pool.create_batch
 
     def fails_second(request, wait_s):
@@ -259,7 +259,7 @@ def half_failed(create, pool, responder, files, monkeypatch):
         return given(request, wait_s)
 
     monkeypatch.setattr(pool, "create_batch", fails_second)
-    assert create("--name", "night", "--policy", "sjf", *files).status == 1
+    assert create("--name", "night", "--policy", "sjf", "--groups", 2, *files).status == 1
     monkeypatch.undo()
     return pool.batch_uuids()[0]
 
@@ -272,7 +272,7 @@ def test_a_retry_runs_the_jobs_that_have_failed_as_another_batch(run, pool, half
     batch = pool.tx.batch(again)
     assert (batch.name, batch.policy, batch.jobs) == ("night", "sjf", 1)
     (job,) = pool.tx.batch_jobs(again)
-    assert (job.function, job.requester, job.name) == ("sha256", "node-1", "b.bin")
+    assert (job.function, job.requester, job.name, job.group) == ("sha256", "node-1", "b.bin", 1)
 
 
 def test_a_retry_needs_the_files_of_the_batch_and_a_failed_job(run, pool, half_failed, files):
@@ -359,6 +359,7 @@ input = "b.bin"
 name = "second"
 requester = "node-2"
 function = "aes"
+group = 1
 """
 
 
@@ -378,8 +379,20 @@ def test_a_batch_file_describes_jobs_that_differ(run, pool, batch_file):
         ("a.bin", "sha256", "node-1", 8),  # key and a.bin
         ("second", "aes", "node-2", 8),
     ]
+    assert [job.group for job in pool.tx.batch_jobs(row["uuid"])] == [0, 1]
     (other,) = run(*words, "--name", "other", "-f", "json").json
     assert other["name"] == "other"
+
+
+def test_jobs_are_divided_into_groups_by_the_size_of_their_inputs(create, run, pool, tmp_path):
+    paths = [tmp_path / f"{size}.bin" for size in (3, 1, 4, 2)]
+    for path in paths:
+        path.write_bytes(b"x" * int(path.stem))
+    (row,) = create("--hold", "--groups", 2, "-f", "json", *paths).json
+    jobs = pool.tx.batch_jobs(row["uuid"])
+    assert [(job.name, job.group) for job in jobs] == [("3.bin", 1), ("1.bin", 0), ("4.bin", 1), ("2.bin", 0)]
+    assert run("job", "show", jobs[0].uuid, "-f", "json").json["group"] == 1
+    assert create("--hold", "--groups", 0, *paths).status == 2
 
 
 def test_a_batch_file_is_enough_to_attach(run, pool, responder, batch_file, tmp_path):
@@ -395,6 +408,10 @@ def test_a_batch_file_is_enough_to_attach(run, pool, responder, batch_file, tmp_
     [
         (("--jobs", "night.toml"), "jobs[0]: expected a requester, by --requester or in the batch file"),
         (("--jobs", "night.toml", "--header", "key"), "--header is for input files; a batch file names its own"),
+        (
+            ("--jobs", "night.toml", "--requester", "node-1", "--groups", "2"),
+            "--groups is for jobs without a group; the batch file names groups of its own",
+        ),
         (("--jobs", "night.toml", "a.bin"), "expected input files or --jobs, and not both"),
         ((), "expected input files or --jobs, and not both"),
         (("a.bin",), "jobs[0]: expected a function, by --function or in the batch file"),

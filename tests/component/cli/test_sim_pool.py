@@ -286,6 +286,12 @@ count = 2
 input_bytes = 1000
 requester = "node"
 """
+GROUPS = SMALL + '[[batches.jobs]]\nfunction = "aes"\ninput_bytes = 1000\nrequester = "node"\ngroup = 1\n'
+
+
+def test_jobs_of_a_scenario_are_in_groups(tmp_path):
+    told = run(scenario(tmp_path, GROUPS))
+    assert sorted(job["group"] for job in told.jobs("a")) == [0, 0, 1]
 
 
 def test_prints_the_tables_of_the_command_line(tmp_path, capsys):
@@ -318,6 +324,16 @@ def test_says_which_hosts_could_take_an_instance_and_why_not():
     [
         (SMALL + "\n[[events]]\nat_s = 1\nkind = 'x'\n", [], "s.toml: events[0]: kind: expected fail, drain, leave"),
         (SMALL.replace('"a"', '"a"\nafter = "b"'), [], "s.toml: batches[0] (a): after: no batch 'b' of its project"),
+        (
+            GROUPS.replace('"a"', '"a"\npolicy = "exact"'),
+            [],
+            "s.toml: batches[0] (a): jobs: several groups, but policy",
+        ),
+        (
+            GROUPS.replace("group = 1", "group = -1"),
+            [],
+            "batches[0] (a): jobs[1]: group: expected a whole number, 0 or",
+        ),
         (SMALL.replace("count = 2", "count = 20000"), [], "s.toml: batches[0] (a): jobs: 20000 jobs in one batch, at"),
         (
             SMALL.replace("[hosts", "[policy_makespan]\nx = 1\n[hosts"),

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from fpga_pool.client.inputs import JobSpec, read_inputs
+from fpga_pool.client.inputs import JobSpec, grouped_by_size, job_requests, read_inputs
 from fpga_pool.model.exceptions import InvalidInput
 
 
@@ -55,3 +55,13 @@ def test_refuses_one_open_file_for_two_jobs():
     file = io.BytesIO(b"x")
     with pytest.raises(InvalidInput, match="given twice"):
         read_sources([file, file])
+
+
+def test_groups_by_size_are_of_equal_number_and_begin_with_the_smallest():
+    specs = [JobSpec("sha256", b"x" * size, "node-1") for size in (5, 1, 4, 4, 2)]
+    assert [spec.group for spec in grouped_by_size(specs, 2)] == [1, 0, 0, 1, 0]
+    # No more groups than jobs compute one after the other, and the order of the jobs is as it was.
+    grouped = grouped_by_size(specs, 9)
+    assert [spec.source for spec in grouped] == [spec.source for spec in specs]
+    assert len({spec.group for spec in grouped}) == 5
+    assert [job.group for job in job_requests(read_inputs(grouped_by_size(specs, 1)))] == [0] * 5

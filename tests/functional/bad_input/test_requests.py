@@ -17,6 +17,11 @@ REQUESTS = {
     "unknown requester": (*CREATE, one_job(requester="nobody")),
     "unknown policy": (*CREATE, {"json": {"policy": "best", "jobs": [job()]}}),
     "priority that is out of range": (*CREATE, {"json": {"priority": 101, "jobs": [job()]}}),
+    "group below 0": (*CREATE, one_job(group=-1)),
+    "groups for an online policy": (
+        *CREATE,
+        {"json": {"policy": "benefit_plus", "jobs": [job(), job(group=1)]}},
+    ),
     "deadline that is over": (*CREATE, {"json": {"deadline_at": "2001-01-31T12:00:00Z", "jobs": [job()]}}),
     "wait for a batch that never was": (*CREATE, {"json": {"after": [str(uuid.UUID(int=1))], "jobs": [job()]}}),
     "batch of 0": (*CREATE, {"json": {"jobs": []}}),

@@ -148,6 +148,13 @@ def jobs_by_batch(jobs: Sequence[Job]) -> dict[str, Ints]:
     return {batch_uuid: ints(of_batch) for batch_uuid, of_batch in rows.items()}
 
 
+def fairness_groups(jobs: Sequence[Job], rank: Mapping[str, int]) -> Ints:
+    """Return (J,) the groups of jobs in a problem: those of each batch behind those of the batches of lower `rank`."""
+    of_jobs = [(rank[job.batch_uuid], job.group) for job in jobs]
+    number = {group: number for number, group in enumerate(sorted(set(of_jobs)))}
+    return ints([number[group] for group in of_jobs])
+
+
 def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
     """Return how long before its time 0 a plan must be known: not at all where all inputs move in one burst."""
     return settings.dispatch_lead_s if any(job.input_bytes > SMALL_INPUT_BYTES for job in jobs) else 0.0
@@ -284,7 +291,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         responder=ints(view.slot_host[useful]),
         ingress_bps=view.ingress_bps,
         ready_s=floats(view.slot_ready_s[useful]),
-        group=ints([rank[job.batch_uuid] for job in snap.jobs]),
+        group=fairness_groups(snap.jobs, rank),
         local_host=ints(np.arange(len(view.hosts))),
         function=ints(functions),
         loaded=ints(view.slot_function[useful]),

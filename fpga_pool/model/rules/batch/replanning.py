@@ -22,7 +22,7 @@ from fpga_pool.model.lifecycle.job import Moved, Retimed
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 from fpga_pool.model.rules.batch.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
-from fpga_pool.model.rules.batch.planning import Snapshot, alone, ends_of, jobs_by_batch, with_servers
+from fpga_pool.model.rules.batch.planning import Snapshot, alone, ends_of, fairness_groups, jobs_by_batch, with_servers
 from fpga_pool.model.rules.batch.transfers import TransfersLeft, is_astray
 from fpga_pool.model.rules.shared.changes import change_job, settle_slots
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -226,7 +226,7 @@ class _Rows:
             responder=ints(view.slot_host[useful]),
             ingress_bps=view.ingress_bps,
             ready_s=floats(self._ready_s),
-            group=ints([rank[job.batch_uuid] for job in self.jobs]),
+            group=fairness_groups(self.jobs, rank),
             local_host=ints(np.arange(len(view.hosts))),
             function=ints(functions),
             loaded=ints(self._loaded),

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from fpga_pool.core.cluster.policies import EarliestHost
 from fpga_pool.core.cluster.slowdown import SlowdownModel
-from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
+from fpga_pool.core.policy import BatchPolicy, GangPolicy, Proving, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Family
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.work import BatchRequest
 from fpga_pool.model.objects.pool import PIPELINE_POLICY
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.family import BatchFamily
@@ -35,6 +37,16 @@ class PoolPolicies:
     pipelines: EarliestHost = field(default_factory=EarliestHost)
     #: Returns what is known of how functions slow each other down on a card; None = nothing.
     slowdown: Callable[[], SlowdownModel | None] = lambda: None
+
+    def check_groups(self, request: BatchRequest) -> None:
+        """Raise InvalidInput if jobs are in several groups, but the policy of their batch serves all alike."""
+        policy = request.policy or self.default_batch
+        several = len({job.group for job in request.jobs}) > 1
+        if several and (self.online.is_online(policy) or isinstance(self.batches(policy), Proving)):
+            raise InvalidInput(
+                f"jobs: several groups, but policy {policy!r} serves all jobs of a batch alike; "
+                "choose another policy, or one group for all jobs"
+            )
 
 
 class Families(NamedTuple):

@@ -183,7 +183,7 @@ def _create_jobs() -> None:
         *_columns(STATE, "state"),
         *_columns(LONG_TEXT, "reason", "predecessors", "transfer", "result_transfer", "history"),
         *_columns(FLAG, "cancel_requested"),
-        *_columns(INTEGER, "index", "input_bytes", "attempt", "excused", "order", "changed_in", "generation"),
+        *_columns(INTEGER, "index", "input_bytes", "group", "attempt", "excused", "order", "changed_in", "generation"),
         *_columns(NUMBER, "created_at", "done", "input_due_at", "event_at"),
         *_columns(INTEGER, "moved_bytes", "result_bytes", nullable=True),
         *_columns(NUMBER, "dispatched_at", "start_s", "end_s", "moved_at", "transfer_began_at", nullable=True),

@@ -107,6 +107,29 @@ def test_a_dry_run_refuses_what_the_creation_refuses_with_the_same_words(running
     assert refusal(running.api.plan_batch, request) == refusal(running.api.create_batch, request)
 
 
+def grouped(request, groups):
+    return changed(request, jobs=tuple(changed(job, group=g) for job, g in zip(request.jobs, groups, strict=True)))
+
+
+def test_jobs_of_a_lower_group_come_first_in_a_dry_run_and_in_the_plan_of_what_is_created(running, agent, until):
+    groups = (1, 0, 0, 1, 1, 0)  # there is one slot for optical_flow
+    request = grouped(running.request(agent, *["optical_flow"] * 6), groups)
+    plan = running.api.plan_batch(request)
+    _, jobs = created(running, until, request)
+    assert [job.group for job in jobs] == list(groups)
+    for found in (plan.job_list, jobs):
+        in_order = sorted(found, key=lambda one: one.start_s)
+        assert [groups[one.index] for one in in_order] == [0, 0, 0, 1, 1, 1]
+
+
+def test_groups_are_refused_where_the_policy_serves_all_jobs_alike(running, agent):
+    request = grouped(running.request(agent, "sha256", "sha256", policy="benefit_plus"), (0, 1))
+    kind, says = refusal(running.api.plan_batch, request)
+    assert refusal(running.api.create_batch, request) == (kind, says)
+    assert kind is InvalidInput
+    assert says.startswith("jobs: several groups, but policy 'benefit_plus' serves all jobs of a batch alike; ")
+
+
 def test_a_dry_run_of_what_exists_is_refused_as_its_repeat(running, agent):
     request = running.request(agent, "sha256")
     running.api.create_batch(request)
