@@ -31,7 +31,7 @@ from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Calibration, PlannedBatch, PoolCounts, WorkCount
+from fpga_pool.model.messages.requests import Calibration, JobDetail, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
@@ -131,6 +131,10 @@ class Client(PoolApi):
     def endpoint(self) -> str:
         """Where the API is, for people."""
         return self._http.endpoint
+
+    def job_detail(self, uuid: str, project_id: str | None = None) -> JobDetail:
+        """Return one job, with why it waits, and when it is expected to begin."""
+        return read(JobDetail, self._one("GET", "jobs", uuid, project_id), "job")
 
     def pool_counts(self) -> PoolCounts:
         """Return how many hosts, cards and slots the pool has; for operators."""

@@ -49,12 +49,14 @@ def _variants(hint: Any) -> tuple[Any, ...]:
 
 @cache
 def rest_fields(cls: Any) -> tuple[RestField, ...]:
-    """Return what the REST API shows of a class, properties last."""
+    """Return what the REST API shows of a class, properties last; its own fields hide those of its parts."""
     found: list[RestField] = []
-    for name, hint in hints_of(cls).items():
+    hints = hints_of(cls)
+    own = {name for name, hint in hints.items() if Rest.FLAT not in marks_of(hint)}
+    for name, hint in hints.items():
         marks = marks_of(hint)
         if Rest.FLAT in marks:
-            inner = rest_fields(get_args(hint)[0])
+            inner = [one for one in rest_fields(get_args(hint)[0]) if one.name not in own]
             found += [RestField(one.name, f"{name}.{one.source}", _without(one.hint, Rest.DETAIL)) for one in inner]
         elif Rest.INTERNAL not in marks:
             found.append(RestField(name, name, hint))

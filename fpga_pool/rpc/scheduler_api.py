@@ -19,6 +19,7 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     GangDetail,
     JobChanges,
+    JobDetail,
     Page,
     PipelineDetail,
     PlannedBatch,
@@ -94,8 +95,8 @@ class SchedulerCalls(HardwareCalls):
     def jobs(self, page: Page) -> list[Job]:
         """Return a page of the jobs of all batches."""
 
-    def job(self, project_id: str | None, uuid: str) -> Job:
-        """Return one job."""
+    def job(self, project_id: str | None, uuid: str) -> JobDetail:
+        """Return one job, with its pending reason and expected start."""
 
     def batch_detail(self, project_id: str | None, uuid: str) -> BatchDetail:
         """Return one batch, with its pending reason and expected start."""

@@ -14,7 +14,7 @@ from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import Client
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.messages.requests import BatchDetail, PipelineDetail, PlannedBatch, PlannedJob
+from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, PlannedBatch, PlannedJob
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
 
 _WATCH_INTERVAL_S = 0.5
@@ -228,11 +228,14 @@ class ShowJob(OneWork):
     Example: fpga-pool job show UUID
     """
 
-    NOUN, ASK = "job", Client.job
+    NOUN, ASK = "job", Client.job_detail
     COLUMNS = (
-        *(*_JOBS, "requester", "group", "expected_at", "transfer_began_at", "staged_at", "started_at"),
-        *("finished_at", "ended_at", "error_code"),
+        *(*_JOBS, "requester", "group", "transfer_began_at", "staged_at", "started_at", "finished_at"),
+        *("ended_at", "error_code"),
     )
+
+    def details(self, found: JobDetail) -> One:
+        return single(found.job, self.COLUMNS, pending_reason=found.pending_reason, expected_at=found.expected_at)
 
 
 # ---- Plans of batches that are not created

@@ -129,6 +129,15 @@ class BatchDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """A job with why it waits for a place ("" = it does not), and when it is expected to begin to compute."""
+
+    job: Flat[Job]
+    pending_reason: str
+    expected_at: Moment | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
     """Where and when a job of a batch would compute; "" and None where it would wait for a place."""
 

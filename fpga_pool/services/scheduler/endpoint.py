@@ -17,6 +17,7 @@ from fpga_pool.model.messages.requests import (
     Calibration,
     FunctionInfo,
     JobChanges,
+    JobDetail,
     Receipt,
     Service,
     Ticket,
@@ -32,6 +33,7 @@ from fpga_pool.model.rules.batch.admission import confirm_results, owned_batch
 from fpga_pool.model.rules.instance.observations import ENDED_INSTANCES, Observations, observed
 from fpga_pool.model.rules.online.view import slot_benefits
 from fpga_pool.model.rules.pipeline.edges import is_intermediate
+from fpga_pool.model.rules.pipeline.outlook import job_detail
 from fpga_pool.model.rules.shared.admission import owned
 from fpga_pool.model.rules.shared.flows import can_shape
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
@@ -69,9 +71,14 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
     # Tenants
 
     @answers
-    def job(self, context: Context, project_id: str | None, uuid: str) -> Job:
-        with self._service.store.looking() as tx:
-            return owned(tx.job(uuid), project_id, "job")
+    def job(self, context: Context, project_id: str | None, uuid: str) -> JobDetail:
+        service = self._service
+        with service.store.looking() as tx:
+            job = owned(tx.job(uuid), project_id, "job")
+            if job.state is not JobState.PENDING:  # then nothing else is read
+                return JobDetail(job=job, pending_reason="", expected_at=job.expected_at)
+        with service.store.reading(job.shard) as tx:
+            return job_detail(tx, tx.job(uuid), service.designs.everything(tx), service.clock())
 
     @answers
     def create_batch(self, context: Context, request: BatchRequest, wait_s: float) -> JobChanges:

@@ -93,7 +93,7 @@ def test_jobs_of_all_batches_are_listed_and_each_is_shown(api, create, pool):
     shown = api.get(f"/v1/jobs/{jobs[0]['uuid']}").json["job"]
     assert (shown["state"], shown["reason"]) == (JobState.WAITING_INPUT, "")
     # The plan has it begin when it was dispatched.
-    assert shown["expected_at"] == shown["dispatched_at"]
+    assert (shown["expected_at"], shown["pending_reason"]) == (shown["dispatched_at"], "")
     assert shown["history"] != []
     assert api.get(f"/v1/jobs/{jobs[0]['uuid']}", headers={"X-Project-Id": "other"}).status_code == 404
 
@@ -107,6 +107,27 @@ def test_a_batch_that_waits_says_why_and_until_when(api, create, pool):
         api.patch(f"/v1/slots/{slot['uuid']}", json={"drain": True})
     shown = api.get(f"/v1/batches/{free}").json["batch"]
     assert (shown["pending_reason"], shown["expected_at"]) == ("no slot in service can hold sha256", None)
+
+
+def test_every_job_that_is_pending_says_why_and_when(api, create, pool):
+    pool.plans_at_once = False
+    create(2)
+    share = {"requester": "node-1", "input_bytes": 5}
+    api.post("/v1/tasks", json={"function": "sha256", "shares": [share]})
+    first, second = {"name": "a", "function": "sha256", **share}, {"name": "b", "function": "sha256", "after": ["a"]}
+    api.post("/v1/pipelines", json={"subtasks": [first, second]})
+    listed = api.get("/v1/jobs?state=PENDING").json["jobs"]
+    shown = [api.get(f"/v1/jobs/{job['uuid']}").json["job"] for job in listed]
+    by_name = {job["name"]: job for job in shown}
+    assert len(shown) == 5
+    assert all(job["pending_reason"] for job in shown)
+    assert [job["name"] for job in shown if job["expected_at"] is None] == ["b"]
+    assert by_name["a"]["pending_reason"] == "it is about to be planned"
+    assert by_name["b"]["pending_reason"] == "subtasks wait for the results of others"
+    for slot in api.get("/v1/slots").json["slots"]:
+        api.patch(f"/v1/slots/{slot['uuid']}", json={"drain": True})
+    drained = api.get(f"/v1/jobs/{by_name['a']['uuid']}").json["job"]
+    assert (drained["pending_reason"], drained["expected_at"]) == ("no slot in service can hold sha256", None)
 
 
 def test_a_batch_behind_others_waits_for_the_first_slot_that_is_free(api, create, pool):

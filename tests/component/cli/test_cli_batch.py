@@ -523,6 +523,14 @@ def test_show_job_says_when_it_is_expected_to_start(run, client):
     assert shown["expected_at"] is not None
 
 
+def test_show_job_says_why_it_waits(run, client, pool):
+    pool.plans_at_once = False
+    (job,) = client.jobs(client.create_batch([JobRequest(**JOB | {"uuid": str(uuid.uuid4())})]).uuid)
+    shown = run("job", "show", job.uuid, "-f", "json").json
+    assert (shown["state"], shown["pending_reason"]) == ("PENDING", "it is about to be planned")
+    assert shown["expected_at"] is not None
+
+
 @pytest.mark.parametrize(
     ("argv", "names"),
     [

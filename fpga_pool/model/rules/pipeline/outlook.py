@@ -1,17 +1,35 @@
-"""What can be said of a pipeline that is stored: why its subtasks wait, and when the first of them can begin."""
+"""What can be said of a pipeline, or a job, that is stored: why it waits, and when it can begin."""
 
 import math
 from collections.abc import Collection, Sequence
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.messages.requests import BatchDetail, PipelineDetail
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, Batch, Job, JobState
+from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, TaskDetail
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, PIPELINE_POLICY, Batch, Job, JobState
+from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.pipeline.edges import ready
+from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 
 WAITS_FOR_RESULTS = "subtasks wait for the results of others"
+
+
+def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) -> JobDetail:
+    """Return a job of the shard with why it waits, and when it is expected to begin."""
+    if job.state is not JobState.PENDING:
+        return JobDetail(job=job, pending_reason="", expected_at=job.expected_at)
+    batch = tx.batch(job.batch_uuid)
+    found: BatchDetail | TaskDetail
+    if batch.policy == TASK_POLICY:
+        found = task_detail(tx, batch.uuid, catalogue, now_s)
+    elif batch.policy == PIPELINE_POLICY:
+        found = pipeline_outlook(tx, batch, tx.batch_jobs(batch.uuid), catalogue, now_s, only=job.uuid)
+    else:
+        found = batch_detail(tx, batch, {job.function}, catalogue, now_s)
+    reason = found.pending_reason or job.reason or "it is about to be planned"
+    return JobDetail(job=job, pending_reason=reason, expected_at=found.expected_at)
 
 
 def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_s: float) -> PipelineDetail:
@@ -29,17 +47,17 @@ def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_
 
 
 def pipeline_outlook(
-    tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float
+    tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float, only: str = ""
 ) -> BatchDetail:
     """Return a pipeline with its pending reason, expected start and end, and how late it is; `jobs` are all of it.
 
     Subtasks whose inputs are complete wait for a place, as jobs of a batch do.  Where there are none of these, the next
-    one begins when the results that it reads are planned to be there.
+    one begins when the results that it reads are planned to be there.  `only` is the uuid of the one that is asked for.
     """
     living = {host.name for host in tx.hosts() if host.alive}
-    able = ready(jobs, living)
+    able = [job for job in ready(jobs, living) if only in ("", job.uuid)]
     found = batch_detail(tx, pipeline, {job.function for job in able}, catalogue, now_s)
-    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    waiting = [job for job in jobs if job.state is JobState.PENDING and only in ("", job.uuid)]
     if able or not waiting:
         return found
     if pipeline.withheld:
