@@ -19,8 +19,8 @@ from fpga_pool.api.http.server import is_foreign
 from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
-from fpga_pool.api.personas import OTHER_PROJECTS, RAISED
-from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, rule_name, rule_of_others
+from fpga_pool.api.personas import RAISED
+from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, names_projects, rule_name, rule_of_others
 from fpga_pool.api.rates import Places, RequestRates
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
@@ -111,6 +111,7 @@ def _view(
     operation: Operation, authorizer: Authorizer, rates: RequestRates, places: Places
 ) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
+    of_projects = names_projects(operation)
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
         caller = context.identify()
@@ -118,8 +119,8 @@ def _view(
             rates.take(project_id, context.scheduler().quota)
         authorizer.require(rule_name(operation), operation.persona, caller)
         query = _query(operation.query)
-        if getattr(query, "project_id", None) not in (None, caller.project_id):
-            authorizer.require(rule_of_others(operation), OTHER_PROJECTS, caller)
+        if of_projects and (caller.project_id is None or query.project_id not in (None, caller.project_id)):
+            authorizer.require(*rule_of_others(operation), caller)
         known = context.known_uuid(operation.noun, uuid) if "<uuid>" in operation.path else name
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         if (getattr(body, "priority", None) or 0) > 0:

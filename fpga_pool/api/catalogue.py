@@ -4,7 +4,7 @@ from typing import Any
 
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, requested
-from fpga_pool.api.personas import CATALOGUE, MEMBER, OPERATOR, READER
+from fpga_pool.api.personas import CATALOGUE, DESIGNS, MEMBER, OPERATOR
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.queries import (
     BitstreamQuery,
@@ -69,18 +69,19 @@ CATALOGUE_OPERATIONS = (
     Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
               query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},
               summary="Show a bitstream of the catalogue, as a host has it."),
-    list_of("designs", Design, DesignState, NamedWorkQuery, READER,
+    list_of("designs", Design, DesignState, NamedWorkQuery, DESIGNS,
             "List the designs of the project, newest first, a page at a time."),
     Operation(method="POST", path="/v1/designs", name="create_design", persona=MEMBER, body=DesignRequest, status=201,
               handle=_create_design, answer={"design": Design},
               summary="Submit a function with its bitstream; an operator decides whether it may be loaded."),
-    Operation(method="GET", path=_DESIGN, name="show_design", persona=READER, noun="design", answer={"design": Design},
-              handle=lambda call: scheduler().design(tenant().project_id, call.uuid),
+    Operation(method="GET", path=_DESIGN, name="show_design", persona=DESIGNS, noun="design", answer={"design": Design},
+              handle=lambda call: scheduler().design(chosen_project(call.query.project_id), call.uuid),
+              query=ProjectQuery,
               summary="Show a design of the project, or a public one, with its history."),
     Operation(method="GET", path=f"{_DESIGN}/bitstream", name="show_design_bitstream", persona=OPERATOR, noun="design",
               handle=lambda call: show(scheduler().design_content(call.uuid)), answer=DesignContent,
               summary="Show the bitstream of a design of any project, to decide on it."),
-    events_of("design", _DESIGN, READER),
+    events_of("design", _DESIGN, DESIGNS),
     Operation(method="PATCH", path=_DESIGN, name="change_design", persona=OPERATOR, noun="design", body=DesignChange,
               handle=_change_design, answer={"design": Design},
               summary="Approve, reject or revoke a design of any project; make it public, or private."),

@@ -121,8 +121,11 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
 
 
 def chosen_project(wanted: str | None) -> str | None:
-    """Return whose objects a request is about: the caller's own, unless the policy has allowed another; None = all."""
-    return None if wanted == ALL else wanted or tenant().project_id
+    """Return whose objects a request is about: the caller's own, unless the policy has allowed another; None = all.
+
+    A caller of system scope has no own ones.
+    """
+    return None if wanted == ALL else wanted or tenant().project_id or None
 
 
 def links_of(

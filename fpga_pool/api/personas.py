@@ -40,8 +40,12 @@ AS_CREATE_BATCH = Persona("rule:fpga_pool:create_batch", (PROJECT,))
 CATALOGUE = Persona("rule:project_reader or rule:system_reader or rule:service or rule:admin", (PROJECT, SYSTEM))
 #: What shows work of all projects.
 INSPECTOR = Persona("rule:admin or rule:service or rule:system_reader", (PROJECT, SYSTEM))
-#: What is done to other projects' objects, with their id or `ALL` as the parameter project_id.
-OTHER_PROJECTS = Persona("rule:admin", (PROJECT,))
+#: Designs, which operators decide on and auditors look at.
+DESIGNS = Persona("rule:project_reader or rule:system_reader or rule:admin", (PROJECT, SYSTEM))
+#: What is done to other projects' objects, with their id or `ALL` as the parameter project_id: see them, end them.
+#: A token of system scope has no project: all that its operations allow it is of others.
+OTHER_PROJECTS = Persona("rule:admin or rule:system_reader", (PROJECT, SYSTEM))
+END_OTHER_PROJECTS = Persona("rule:admin", (PROJECT,))
 ALL = "all"
 OPERATOR = Persona("rule:admin", (PROJECT, SYSTEM))
 

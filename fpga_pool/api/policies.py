@@ -15,7 +15,7 @@ from oslo_policy import policy
 
 from fpga_pool.api.operation import Operation
 from fpga_pool.api.operations import OPERATIONS
-from fpga_pool.api.personas import OTHER_PROJECTS, RAISED, Persona, base_rules
+from fpga_pool.api.personas import END_OTHER_PROJECTS, OTHER_PROJECTS, RAISED, Persona, base_rules
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
 
@@ -43,9 +43,9 @@ def names_projects(operation: Operation) -> bool:
     return "project_id" in hints_of(operation.query)
 
 
-def rule_of_others(operation: Operation) -> str:
+def rule_of_others(operation: Operation) -> tuple[str, Persona]:
     """Return the rule of an operation where it is about objects of other projects."""
-    return OTHERS if operation.method == "GET" else END_OTHERS
+    return (OTHERS, OTHER_PROJECTS) if operation.method == "GET" else (END_OTHERS, END_OTHER_PROJECTS)
 
 
 def sets_priority(operation: Operation) -> bool:
@@ -62,18 +62,18 @@ def list_rules() -> list[policy.RuleDefault]:
     others = [
         policy.DocumentedRuleDefault(
             name=name,
-            check_str=OTHER_PROJECTS.check,
-            scope_types=list(OTHER_PROJECTS.scopes),
+            check_str=persona.check,
+            scope_types=list(persona.scopes),
             description=description,
             operations=[
                 {"method": one.method, "path": _documented(one)}
                 for one in OPERATIONS
-                if names_projects(one) and rule_of_others(one) == name
+                if names_projects(one) and rule_of_others(one)[0] == name
             ],
         )
-        for name, description in (
-            (OTHERS, "List and show objects of other projects."),
-            (END_OTHERS, "Cancel work, and remove designs, of other projects."),
+        for name, persona, description in (
+            (OTHERS, OTHER_PROJECTS, "List and show objects of other projects."),
+            (END_OTHERS, END_OTHER_PROJECTS, "Cancel work, and remove designs, of other projects."),
         )
     ]
     raised = policy.DocumentedRuleDefault(

@@ -204,9 +204,9 @@ class Client(PoolApi):
         """Return the newest designs of the project, newest first."""
         return self._list(Design, "designs", limit, filters)
 
-    def design(self, uuid: str) -> Design:
-        """Return one design, of the project or public."""
-        return read(Design, self._http.call("GET", f"/v1/designs/{segment(uuid)}"), "design")
+    def design(self, uuid: str, project_id: str | None = None) -> Design:
+        """Return one design, of the project or public; or of another project ("all": of any), for admins."""
+        return read(Design, self._one("GET", "designs", uuid, project_id), "design")
 
     def design_bitstream(self, uuid: str) -> DesignContent:
         """Return the bitstream of a design of any project; for operators."""

@@ -66,8 +66,8 @@ class HardwareCalls:
     def designs(self, page: Page) -> list[Design]:
         """Return a page of the designs."""
 
-    def design(self, project_id: str, uuid: str) -> Design:
-        """Return one design, of this project or public."""
+    def design(self, project_id: str | None, uuid: str) -> Design:
+        """Return one design, of this project (None: of any) or public."""
 
     def design_content(self, uuid: str) -> DesignContent:
         """Return the bitstream of a design."""

@@ -17,7 +17,9 @@ ALL_PROJECTS = "all"
 OWN = {"reader", "member", "manager", "admin"}
 USE = {"member", "manager", "admin"}
 OPERATE = {"admin", "system admin"}
-INSPECT = {*OPERATE, "service", "system reader", "system manager"}
+#: These have no project: what they may see is of all.
+SYSTEM = {"system reader", "system manager", "system admin"}
+INSPECT = {*OPERATE, *SYSTEM, "service"}
 CATALOGUE = {*OWN, *INSPECT}
 #: Personas by the name of an operation, written out: a change of the table of operations is noticed here.
 ALLOWED = {
@@ -29,7 +31,7 @@ ALLOWED = {
     "list_slot_events": INSPECT,
     "create_design": USE,
     "delete_design": USE,
-    **dict.fromkeys(["list_designs", "show_design", "list_design_events"], OWN),
+    **dict.fromkeys(["list_designs", "show_design", "list_design_events"], OWN | SYSTEM),
     "change_design": OPERATE,
     "show_design_bitstream": OPERATE,
     "list_host_events": CATALOGUE,
@@ -97,9 +99,10 @@ def expected_status(operation: Operation, persona: str, owner: str, named: str |
         return 403
     if named is not None and "project_id" not in hints_of(operation.query):
         return 400
-    if named not in (None, PROJECT) and persona != "admin":
+    if named not in (None, PROJECT) and persona not in {"admin", *SYSTEM}:
         return 403
+    seen = named or (ALL_PROJECTS if persona in SYSTEM else PROJECT)
     belongs = operation.noun in OF_PROJECTS and operation.name not in OF_ANY_PROJECT
-    if belongs and named != ALL_PROJECTS and owner != (named or PROJECT):
+    if belongs and owner != seen != ALL_PROJECTS:
         return 404
     return succeeded

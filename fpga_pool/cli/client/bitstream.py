@@ -10,6 +10,7 @@ from fpga_pool.cli.client.base import (
     LongLister,
     NewestLister,
     OneObject,
+    OneWork,
     PoolLister,
     PoolShowOne,
     Several,
@@ -141,13 +142,13 @@ class _OneDesign(OneObject):
         return super().ask(self.uuid_of_work(self.NOUN, arguments[0]), *arguments[1:], **filters)
 
 
-class ShowDesign(_OneDesign):
+class ShowDesign(OneWork):
     """Show a design: what its function is like, and what was decided on it, and why.
 
     Example: fpga-pool design show my_filter
     """
 
-    ASK = Client.design
+    NOUN, ASK, COLUMNS = "design", Client.design, _DESIGN_COLUMNS
 
 
 class DeleteDesigns(Several):

@@ -37,7 +37,7 @@ class DesignRequests:
             return tx.page(Design, page)
 
     @answers
-    def design(self, context: Context, project_id: str, uuid: str) -> Design:
+    def design(self, context: Context, project_id: str | None, uuid: str) -> Design:
         with self._service.store.reading() as tx:
             return visible_design(tx, uuid, project_id)
 

@@ -46,6 +46,13 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     assert "no design 'mine'" in run("design", "show", "mine").err
 
 
+def test_an_operator_is_shown_the_design_of_another_project_that_is_to_be_approved(run, files):
+    made = run("--project", "theirs", "design", "create", *files, "-f", "json").json
+    assert f"no design {made['uuid']}" in run("design", "show", made["uuid"]).err
+    for named in (["mine", "--project-id", "theirs"], [made["uuid"], "--all-projects"]):
+        assert run("design", "show", *named, "-f", "json").json["uuid"] == made["uuid"]
+
+
 def test_an_operator_deletes_the_design_of_another_project_by_its_name_there(run, files):
     made = run("--project", "theirs", "design", "create", *files, "-f", "json").json
     assert "no design 'mine'" in run("design", "delete", "mine").err
