@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from fpga_pool.conf import agent, catalogue, drivers, scheduler, services
 from fpga_pool.conf.catalogue import present_file, trusted_authorities
@@ -95,7 +95,9 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
             value = values[name]
         except cfg.Error as error:
             reason = str(error).rpartition(" is not valid: ")[2]
-            found = _written(conf, group, name)
+            found, expected = _written(conf, group, name), _expected(conf, group, name)
+            if expected and found:
+                raise InvalidInput(f"[{group}] {name}: expected {expected}, found {found!r}") from None
             more = f", found {found!r}" if found and found not in reason else ""
             raise InvalidInput(f"[{group}] {name}: {reason}{more}") from None
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
@@ -107,6 +109,23 @@ def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -
         elif isinstance(value, int | float):
             has_bounds = group in _OURS or group.startswith(GROUP_PREFIX)
             _check_number(f"[{group}] {name}", name, value, -math.inf if has_bounds else _LEAST.get(name, 0))
+
+
+def _expected(conf: cfg.ConfigOpts, group: str, name: str) -> str:
+    """Return what the type of an option takes; "" where oslo.config says so itself."""
+    # There is no public way to an option that is known.
+    kind = conf._get_opt_info(name, None if group == "DEFAULT" else group)["opt"].type  # noqa: SLF001
+    if isinstance(kind, types.Boolean):
+        return "true or false"
+    if not isinstance(kind, types.Number) or kind.choices:
+        return ""
+    of_seconds = name.endswith(_SECONDS) and not name.endswith("_per_s")
+    number = f"a {'whole ' if isinstance(kind, types.Integer) else ''}number{' of seconds' if of_seconds else ''}"
+    if kind.min is not None and kind.max is not None:
+        return f"{number} from {kind.min} to {kind.max}"
+    bounds = [f"at least {kind.min}"] if kind.min is not None else []
+    bounds += [f"at most {kind.max}"] if kind.max is not None else []
+    return ", ".join([number, *bounds])
 
 
 def _check_number(option: str, name: str, value: float, least: float) -> None:

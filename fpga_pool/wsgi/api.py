@@ -10,16 +10,26 @@ from wsgiref.types import WSGIApplication
 from oslo_config import cfg
 
 from fpga_pool.api.stack import api_identity, make_application
-from fpga_pool.cli.daemons.process import configure
+from fpga_pool.cli.daemons.process import complain, configure
 from fpga_pool.conf.services import NOAUTH
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import transport
+from fpga_pool.rpc.transport import MessagingError, transport
 
 CONFIG_FILES = "OS_FPGA_POOL_CONFIG_FILES"
+#: Exit status where the application cannot be made: with any other one gunicorn starts the worker again for ever.
+FAILED = 3
 
 
 def make() -> WSGIApplication:
+    """Return the application; where it cannot be made, say why in one line, as other processes, and end."""
+    try:
+        return _make()
+    except (cfg.Error, ValueError, FpgaPoolError, MessagingError, OSError) as error:
+        raise SystemExit(complain("fpga_pool.wsgi.api", error, FAILED)) from None
+
+
+def _make() -> WSGIApplication:
     """Return the configured application; connections are made at the first request, after the server has forked."""
     files = [path for path in os.environ.get(CONFIG_FILES, "").split(";") if path]
     conf = configure(cfg.CONF, "fpga-pool-api", [f"--config-file={path}" for path in files], plans=False)

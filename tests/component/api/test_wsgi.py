@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 
 TIMEOUT_S = 90
@@ -47,7 +49,18 @@ def test_a_wsgi_server_finds_the_application_and_a_load_balancer_its_health(tmp_
     assert done.stdout.splitlines() == ["200 False", "401 False", "503 True"], done.stderr
 
 
-def test_an_application_without_authentication_is_refused_because_its_address_is_not_known(tmp_path):
-    done = run(tmp_path, CONFIG + "[api]\nauth_strategy = noauth\n")
-    assert done.returncode != 0
-    assert "[api] auth_strategy: noauth is refused under a WSGI server" in (tmp_path / "log").read_text()
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "auth_strategy = noauth",
+            "[api] auth_strategy: noauth is refused under a WSGI server",
+        ),  # its address is unknown
+        ("port = 99999", "[api] port: expected a whole number from 0 to 65535, found '99999'"),
+    ],
+)
+def test_a_configuration_with_which_it_cannot_serve_is_refused_in_one_line(tmp_path, text, complaint):
+    done = run(tmp_path, f"{CONFIG}[api]\n{text}\n")
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"fpga_pool.wsgi.api: {complaint}")

@@ -171,10 +171,16 @@ def test_a_design_is_signed_by_the_key_of_a_signer(manage, tmp_path):
         ("", "[database] connection: set it to the URL of the pool's database"),
         ("[database]\nconnection = nothing://x/y\n", "[database] connection: "),
         ("[database]\nconnection = what\n", "[database] connection: "),
-        ("[database]\nconnection = sqlite://\nmax_pool_size = -3\n", "[database] max_pool_size: Should be greater"),
-        ("[database]\nconnection = sqlite://\nmax_overflow = -9\n", "[database] max_overflow: Should be greater"),
-        ("[database]\nconnection = sqlite://\npool_timeout = -1\n", "[database] pool_timeout: Should be greater"),
-        ("[api]\nport = 99999\n", "[api] port: Should be less than or equal to 65535"),
+        (
+            "[database]\nconnection = sqlite://\nmax_pool_size = -3\n",
+            "[database] max_pool_size: expected a whole number",
+        ),
+        ("[database]\nconnection = sqlite://\nmax_overflow = -9\n", "[database] max_overflow: expected a whole number"),
+        (
+            "[database]\nconnection = sqlite://\npool_timeout = -1\n",
+            "[database] pool_timeout: expected a whole number of seconds, at least 0",
+        ),
+        ("[api]\nport = 99999\n", "[api] port: expected a whole number from 0 to 65535"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(manage, tmp_path, text, reason):

@@ -155,7 +155,7 @@ def test_a_wrong_configuration_is_one_line_and_another_status(launch, config):
     assert process.end() == (
         2,
         [],
-        "fpga-pool-test: [api] port: Should be less than or equal to 65535, found '99999'\n",
+        "fpga-pool-test: [api] port: expected a whole number from 0 to 65535, found '99999'\n",
     )
 
 
@@ -199,7 +199,7 @@ def test_a_service_that_plans_nothing_loads_no_policy(module):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[scheduler]\ninterval_s = often\n", "[scheduler] interval_s: could not convert string to float: 'often'"),
+        ("[scheduler]\ninterval_s = often\n", "[scheduler] interval_s: expected a number of seconds"),
         (
             "[scheduler]\ndefault_policy = nosuch\n",
             "[scheduler] default_policy: no such batch or online policy 'nosuch'",
@@ -241,9 +241,9 @@ FOUND_LATER = [
     ),
     (
         "[oslo_middleware]\nenable_proxy_headers_parsing = maybe\n",
-        "[oslo_middleware] enable_proxy_headers_parsing: Unexpected boolean value 'maybe'",
+        "[oslo_middleware] enable_proxy_headers_parsing: expected true or false, found 'maybe'",
     ),
-    ("[oslo_policy]\nenforce_new_defaults = maybe\n", "[oslo_policy] enforce_new_defaults: Unexpected boolean value"),
+    ("[oslo_policy]\nenforce_new_defaults = maybe\n", "[oslo_policy] enforce_new_defaults: expected true or false"),
     ("[DEFAULT]\ndefault_log_levels = nosuch\n", "[DEFAULT] default_log_levels: "),
 ]
 
@@ -272,7 +272,10 @@ def start(process, *options):
             "[keystone_authtoken]\nauth_type = nosuch\n",
             "[keystone_authtoken] auth_type: The plugin nosuch could not be",
         ),
-        ("[keystone_authtoken]\nhttp_connect_timeout = soon\n", "[keystone_authtoken] http_connect_timeout: invalid"),
+        (
+            "[keystone_authtoken]\nhttp_connect_timeout = soon\n",
+            "[keystone_authtoken] http_connect_timeout: expected a whole number of",
+        ),
         ("[keystone_authtoken]\ncafile = /nowhere\n", "[keystone_authtoken] cafile: /nowhere cannot be used: No such"),
         ("[keystone_authtoken]\ncafile = /etc/passwd\n", "[keystone_authtoken] cafile: /etc/passwd cannot be used: "),
         (
@@ -298,7 +301,10 @@ def start(process, *options):
             "[oslo_messaging_rabbit]\nheartbeat_timeout_threshold = -1\n",
             "[oslo_messaging_rabbit] heartbeat_timeout_threshold: expected 0 to 1000000000 seconds, found -1",
         ),
-        ("[DEFAULT]\nrpc_response_timeout = soon\n", "[DEFAULT] rpc_response_timeout: invalid literal for int()"),
+        (
+            "[DEFAULT]\nrpc_response_timeout = soon\n",
+            "[DEFAULT] rpc_response_timeout: expected a whole number of seconds",
+        ),
         ("[DEFAULT]\ntransport_url = nosuch\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
         ("[DEFAULT]\ntransport_url = nosuch://\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
         ("[DEFAULT]\ntransport_url = rabbit://a:b\n", "[DEFAULT] transport_url: expected a URL such as rabbit://"),
