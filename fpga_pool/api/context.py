@@ -69,9 +69,13 @@ def identify() -> RequestContext:
     """
     ids = {"request_id": g.request_id, "global_request_id": g.global_request_id}
     if current_app.config["KEYSTONE"]:
-        if request.environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+        of_user = request.environ.get("HTTP_X_IDENTITY_STATUS") == "Confirmed"
+        of_service = request.environ.get("HTTP_X_SERVICE_IDENTITY_STATUS", "Confirmed") == "Confirmed"
+        if not (of_user and of_service):
             if request.environ.get(ENV_NO_KEYSTONE):
                 raise ServiceUnavailable("Keystone does not answer, which checks the tokens; try again later")
+            if of_user:
+                raise TokenRequired("X-Service-Token: expected a valid token of a user with the role of services")
             raise TokenRequired("a valid token of Keystone is required in X-Auth-Token")
         caller = RequestContext.from_environ(request.environ, **ids)
     else:

@@ -14,9 +14,16 @@ from support.personas import PERSONAS, keystone_configuration, token
 FUNCTIONS, JOBS = "/v1/functions", "/v1/jobs"
 
 
+class Keystone(AuthTokenFixture):
+    """Knows an expired token where the middleware asks for it, as Keystone does (`allow_expired=1`)."""
+
+    def fetch_token(self, token, *, allow_expired=False):
+        return self._token_data[token] if allow_expired and token in self._token_data else super().fetch_token(token)
+
+
 @pytest.fixture
 def keystone():
-    fixture = AuthTokenFixture()
+    fixture = Keystone()
     fixture.setUp()
     yield fixture
     fixture.cleanUp()
@@ -85,3 +92,21 @@ def test_a_token_that_comes_with_that_of_a_service_is_checked_together_with_it(a
     assert status(api, FUNCTIONS, "reader") == 200
     keystone._token_data.clear()
     assert status(api, FUNCTIONS, "reader", **{"X-Service-Token": "unknown"}) == 401
+
+
+@pytest.mark.parametrize(
+    ("user", "service", "expected"),
+    [
+        ("reader", "service", 200), ("reader", "member", 401), ("reader", "unknown", 401),
+        ("expired", "service", 200), ("expired", "member", 401), ("expired", "unknown", 401),
+    ],
+)  # fmt: skip
+def test_a_token_of_a_service_makes_an_expired_one_valid_and_one_of_another_user_none(
+    api, keystone, user, service, expected
+):
+    known = {"expired": token(PERSONAS["reader"]), **{name: token(PERSONAS[name]) for name in PERSONAS}}
+    known["expired"].expires = datetime.now(UTC) - timedelta(hours=1)
+    for name, data in known.items():
+        keystone.add_token(data, token_id=name)
+    assert status(api, FUNCTIONS, user, **{"X-Service-Token": service}) == expected
+    assert status(api, FUNCTIONS, user) == (200 if user == "reader" else 401)  # an expired one is not remembered
