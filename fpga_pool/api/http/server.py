@@ -12,6 +12,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from cheroot import wsgi
 
 from fpga_pool.api.http.reception import ReceivedConnection, Reception, ReceptionLimits, Tls
+from fpga_pool.api.http.traffic import refusal
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
@@ -49,8 +50,10 @@ def closed_to_pages(application: WSGIApplication) -> WSGIApplication:
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if is_foreign(environ.get("HTTP_HOST", "")):
-            start_response("400 Bad Request", [("Content-Type", "text/plain")])
-            return [b"Host: expected the loopback address on which this is served\n"]
+            status = "400 Bad Request"
+            headers, body = refusal(status, "Host: expected the loopback address on which this is served")
+            start_response(status, headers)
+            return [body]
         return application(environ, start_response)
 
     return answer

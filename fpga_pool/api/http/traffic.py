@@ -1,10 +1,15 @@
 """Requests that are received, and answers that are sent, part by part."""
 
 import io
+import json
 import re
 import socket
 import ssl
 from dataclasses import dataclass
+
+from oslo_context.context import generate_request_id
+
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 _HEAD_END = b"\r\n\r\n"
 _CONTENT_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
@@ -13,6 +18,8 @@ _CONTINUE = re.compile(rb"^expect[ \t]*:[ \t]*100-continue[ \t]*\r?$", re.IGNORE
 PART_BYTES = 64 * 1024
 #: There is nothing to read now, or no room to write.
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+#: Codes of errors, besides that of a wrong request.
+_CODES = {413: "fpga_pool.too_large", 431: "fpga_pool.too_large", 503: ServiceUnavailable.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +44,26 @@ class ReceptionLimits:
     per_address: int = 384
 
 
+def refusal(status: str, why: str) -> tuple[list[tuple[str, str]], bytes]:
+    """Return the headers and the body of an error that no application answers: they are like those of the API's."""
+    request_id, (number, _, title) = generate_request_id(), status.partition(" ")
+    code = _CODES.get(int(number), InvalidInput.code)
+    error = {"code": code, "status": int(number), "title": title, "detail": why, "request_id": request_id}
+    return [
+        ("Content-Type", "application/json"),
+        ("X-Openstack-Request-Id", request_id),
+    ], json.dumps({"errors": [error]}).encode("ascii")
+
+
 class Refused(Exception):
     """A request that is answered without a look at what it wants."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(f"{status}: {why}")
-        headers = f"Content-Type: text/plain\r\nContent-Length: {len(why)}\r\nConnection: close\r\n"
-        self.answer = f"HTTP/1.1 {status}\r\n{headers}\r\n{why}".encode("ascii")
+        headers, body = refusal(status, why)
+        headers += [("Content-Length", str(len(body))), ("Connection", "close")]
+        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers), "", ""]
+        self.answer = "\r\n".join(lines).encode("ascii") + body
 
 
 class Incoming:

@@ -64,10 +64,14 @@ def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
         ("GET", "/v1/nothing", 404, "fpga_pool.no_such_path"),
         ("PUT", "/v1/batches", 405, "fpga_pool.method_not_allowed"),
         ("POST", "/v1/batches", 415, "fpga_pool.unsupported_media_type"),
+        ("POST", "/v1/batches", 413, "fpga_pool.too_large"),
+        ("GET", "/v1/hosts", 406, "fpga_pool.unsupported_version"),
     ],
 )
 def test_error_before_a_resource_has_the_same_form(pool, method, path, status, code):
-    answer = create_app(pool).test_client().open(path, method=method)
+    more = {"data": b" " * 5000, "content_type": "application/json"} if status == 413 else {}
+    more |= {"headers": {"OpenStack-API-Version": "fpga 99.0"}} if status == 406 else {}
+    answer = create_app(pool, max_body_bytes=1000).test_client().open(path, method=method, **more)
     assert (answer.status_code, answer.json["errors"][0]["code"]) == (status, code)
     assert answer.json["errors"][0]["request_id"].startswith("req-")
 

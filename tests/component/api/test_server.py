@@ -49,8 +49,8 @@ def test_refuses_a_port_that_is_taken(pool, serve):
 
 
 def test_refuses_a_body_that_is_announced_too_large(pool, serve):
-    status, _ = ask(serve(pool), "POST", "/v1/batches", headers={"Content-Length": str(2**40)})
-    assert status == 413
+    status, body = ask(serve(pool), "POST", "/v1/batches", headers={"Content-Length": str(2**40)})
+    assert (status, json.loads(body)["errors"][0]["code"]) == (413, "fpga_pool.too_large")
 
 
 def test_says_why_a_body_is_too_large(pool, serve):
@@ -124,8 +124,16 @@ def test_a_request_that_does_not_come_or_cannot_be_read_is_refused(pool, sent, s
     (sock,) = opened(server.url, sent)  # what is sent is there before the server counts its time
     server.start()
     with sock:
-        assert answer(sock)[9:12] == status
+        heard = answer(sock)
     server.stop()
+    assert heard[9:12] == status
+    if status:
+        head, body = heard.decode().split("\r\n\r\n")
+        (error,) = json.loads(body)["errors"]
+        assert (error["status"], error["title"]) == (int(status), head.split("\r\n")[0].split(" ", 2)[2])
+        assert error["code"] == ("fpga_pool.too_large" if status == b"431" else "fpga_pool.invalid_input")
+        assert error["detail"]
+        assert f"X-Openstack-Request-Id: {error['request_id']}" in head
 
 
 def test_too_many_connections_of_an_address_end_the_oldest_that_asked_for_nothing(pool, serve):

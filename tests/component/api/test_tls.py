@@ -133,7 +133,7 @@ def test_a_client_that_speaks_plain_http_is_told(secure, connect):
     with contextlib.closing(plain):
         plain.request("GET", "/v1/slots")
         answer = plain.getresponse()
-        assert (answer.status, answer.read()) == (400, b"this port speaks https only")
+        assert (answer.status, json.load(answer)["errors"][0]["detail"]) == (400, "this port speaks https only")
     assert ask(connect(url), "GET", "/v1/slots")[0] == 200
 
 
