@@ -2,10 +2,16 @@
 
 import argparse
 import io
-from typing import Any
+import re
+import shutil
+import textwrap
+from typing import Any, cast
 
+from autopage.argparse import help_pager
+from cliff._argparse import SmartHelpFormatter
 from cliff.app import App
 from cliff.command import Command
+from cliff.help import HelpCommand, HelpExit
 
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
@@ -23,6 +29,21 @@ def status_of(error: BaseException) -> int:
     return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
 
 
+class _HelpFormatter(SmartHelpFormatter):
+    """Keeps the paragraphs of a description, and those that are indented as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        parts = text.split("\n\n")
+        return "\n\n".join(part if part.startswith(" ") else fill(part, width, indent) for part in parts)
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        """Return the values of an argument as in the usage, which argparse shows as required if there is to be one."""
+        text = super()._format_args(action, default_metavar)
+        optional = action.nargs == "+" and not action.option_strings and not action.required
+        return f"[{text}]" if optional else text
+
+
 class CheckedCommand(Command):
     """A command whose errors are one line and an exit status; the traceback of an error is for --debug."""
 
@@ -31,8 +52,20 @@ class CheckedCommand(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
+        parser.formatter_class = _HelpFormatter
+        parser.description = re.sub(
+            "^Example: (.*)",
+            lambda found: f"Example:\n\n  {self._as_called(found[1], prog_name)}",
+            parser.description or "",
+            flags=re.MULTILINE,
+        )
         self.add_arguments(parser)
         return parser
+
+    def _as_called(self, example: str, prog_name: str) -> str:
+        """Return an example with the program that was called: `openstack fpga` has commands of `fpga-pool`."""
+        name = (self.cmd_name or "").removeprefix("fpga ")
+        return prog_name + example.partition(name)[2] if name else example
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Describe what the command takes."""
@@ -66,12 +99,23 @@ def one_line(error: Exception) -> str:
     return lines[0] if lines else getattr(error, "code", type(error).__name__)
 
 
+class _Help(HelpCommand):
+    """Show the options and commands, or the help of a command."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        if parsed_args.cmd:
+            return super().take_action(parsed_args)
+        cast("CommandApp", self.app).print_commands()
+        return OK
+
+
 class CommandApp(App):
     """An application of commands without a shell of its own."""
 
     def __init__(self, program: str, **options: Any) -> None:
         # `CMD --help` is the help of the command, not that of the application.
         super().__init__(deferred_help=True, **options)
+        self.command_manager.add_command("help", _Help)
         self.NAME = program
 
     def configure_logging(self) -> None:
@@ -81,6 +125,24 @@ class CommandApp(App):
         except OSError as error:
             where = f"--log-file {self.options.log_file}: cannot be written: {error.strerror}"
             self.parser.exit(WRONG_USAGE, f"{self.NAME}: {where}\n")
+
+    def print_help_if_requested(self) -> None:
+        """Show the options and commands, and end, if that is asked for."""
+        if self.options.deferred_help:
+            self.print_commands()
+            raise HelpExit
+
+    def print_commands(self) -> None:
+        """Show the options and commands, as wide as the terminal: cliff does not fold its lines."""
+        commands = sorted((name, entry.load()) for name, entry in self.command_manager)
+        width, indent = shutil.get_terminal_size().columns, max(len(name) for name, _ in commands) + 4
+        with help_pager(self.stdout) as out:
+            self.parser.print_help(out)
+            print("\nCommands:", file=out)
+            for name, command in commands:
+                summary = command(self, None, cmd_name=name).get_description().split("\n")[0].rstrip(".")
+                first = f"  {name}".ljust(indent)
+                print(textwrap.fill(summary, width, initial_indent=first, subsequent_indent=" " * indent), file=out)
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; the name of a group is no command, and lists those of the group."""

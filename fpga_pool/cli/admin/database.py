@@ -24,7 +24,10 @@ DAY_S = 86_400.0
 
 
 class Sync(ManageCommand):
-    """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first."""
+    """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first.
+
+    Example: fpga-pool-manage db sync
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.store(any_schema=True) as store:
@@ -33,7 +36,10 @@ class Sync(ManageCommand):
 
 
 class Version(ManageCommand):
-    """Show the revision of the schema; nothing before the first `db sync`."""
+    """Show the revision of the schema; nothing before the first `db sync`.
+
+    Example: fpga-pool-manage db version
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.store(any_schema=True) as store:
@@ -41,7 +47,10 @@ class Version(ManageCommand):
 
 
 class Check(ManageCommand):
-    """Return whether the schema is that of this version; exit status 1 if a scheduler would not start."""
+    """Return whether the schema is that of this version; exit status 1 if a scheduler would not start.
+
+    Example: fpga-pool-manage db check
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.store():
@@ -52,6 +61,8 @@ class Refit(ManageCommand, Lister):
     """Fit the time models again to the stored runs, and show how functions slow each other down on a card.
 
     Schedulers do the same all the time; this is for a pool of which none runs, and shows what they have learned.
+
+    Example: fpga-pool-manage refit
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -69,6 +80,8 @@ class Purge(ManageCommand, Lister):
 
     Batches of which a host holds a result stay. The pool may run meanwhile. Runs of the jobs are removed, too: time
     models stay as they were fitted until there are new runs.
+
+    Example: fpga-pool-manage db purge --older-than 30 --dry-run
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -99,6 +112,8 @@ class Audit(ManageCommand):
     """Hold the database against the rules of the pool and against Placement; exit status 1 if something is wrong.
 
     It may be asked at any time, while the pool runs or not.
+
+    Example: fpga-pool-manage audit --repair
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,8 @@ class Enroll(ManageCommand, Lister):
     """Create a one-time code for each host: an agent with this [agent] enrolment_code is accepted at once.
 
     The code is valid for 24 hours. The key that a host has already stays valid until the code is used.
+
+    Example: fpga-pool-manage host enroll node-1 node-2
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,8 @@ class Approve(ManageCommand):
     Its place is [agent] data_address and node. Compare KEY with the log of the host's agent, which shows it at each
     start: every process that reaches RabbitMQ can offer a key. --all accepts what every host without a key has offered,
     for pools whose RabbitMQ no other process reaches.
+
+    Example: fpga-pool-manage host approve node-1 KEY
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -61,7 +65,10 @@ class Approve(ManageCommand):
 
 
 class Revoke(ManageCommand):
-    """Remove the key of a host: within seconds it is lost to the pool, and none of its messages is accepted."""
+    """Remove the key of a host: within seconds it is lost to the pool, and none of its messages is accepted.
+
+    Example: fpga-pool-manage host revoke node-1
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")
@@ -73,7 +80,10 @@ class Revoke(ManageCommand):
 
 
 class List(ManageCommand, Lister):
-    """List the hosts with the keys that are accepted, and those that wait for approval."""
+    """List the hosts with the keys that are accepted, and those that wait for approval.
+
+    Example: fpga-pool-manage host list -f json
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.store() as store:
@@ -87,7 +97,10 @@ def _enrolment(one: Enrolment) -> Row:
 
 
 class ListServices(ManageCommand, Lister):
-    """List the schedulers, and the shards with the scheduler that owns each."""
+    """List the schedulers, and the shards with the scheduler that owns each.
+
+    Example: fpga-pool-manage service list
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.store() as store, store.reading() as tx:
@@ -120,7 +133,10 @@ class _TierCommand(ManageCommand, Lister):
 
 
 class ListTiers(_TierCommand):
-    """List the guests of a compute node that are in a tier, with their pCPUs and what they use of these."""
+    """List the guests of a compute node that are in a tier, with their pCPUs and what they use of these.
+
+    Example: fpga-pool-manage tier list compute-1
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")
@@ -131,7 +147,10 @@ class ListTiers(_TierCommand):
 
 
 class SetTiers(_TierCommand):
-    """Change the tiers of guests of a compute node while they run: all that are named, or none; two may swap."""
+    """Change the tiers of guests of a compute node while they run: all that are named, or none; two may swap.
+
+    Example: fpga-pool-manage tier set compute-1 UUID=background OTHER=foreground
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="name of the compute node in the pool")

@@ -72,7 +72,10 @@ class FlavorCommand(ManageCommand):
 
 
 class Create(FlavorCommand, ShowOne):
-    """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
+    """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both.
+
+    Example: fpga-pool-manage flavor create fpga.sha256 --function sha256 --ram 2048 --disk 20 --vcpus 2
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="of the flavor")
@@ -153,7 +156,10 @@ class Create(FlavorCommand, ShowOne):
 
 
 class Check(FlavorCommand):
-    """Find flavors whose extra specs do not agree; exit status 1 if there are any."""
+    """Find flavors whose extra specs do not agree; exit status 1 if there are any.
+
+    Example: fpga-pool-manage flavor check fpga.sha256 --os-cloud admin
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of a flavor (default: all)")
@@ -179,7 +185,10 @@ def _chosen(flavors: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
 
 
 class Explain(ManageCommand, Lister):
-    """Say of every host whether it could take an instance of this flavor now, and why."""
+    """Say of every host whether it could take an instance of this flavor now, and why.
+
+    Example: fpga-pool-manage explain UUID --os-cloud admin
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("instance", metavar="INSTANCE", help="uuid of the instance; its flavor is read from Nova")

@@ -36,7 +36,10 @@ PAIRS = {
 
 
 class Create(ManageCommand, Lister):
-    """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten."""
+    """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten.
+
+    Example: fpga-pool-manage keys create --directory keys
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--directory", type=Path, default=KEYS, help="directory of the keys (default: %(default)s)")
@@ -76,7 +79,10 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 class FillLibrary(ManageCommand):
-    """Fill the library for simulated boards: for each function and region what is missing or not of this key."""
+    """Fill the library for simulated boards: for each function and region what is missing or not of this key.
+
+    Example: fpga-pool-manage bitstreams stock --board demo --key keys/bitstreams.pem
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -105,7 +111,10 @@ class FillLibrary(ManageCommand):
 
 
 class SignDesign(ManageCommand):
-    """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers)."""
+    """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers).
+
+    Example: fpga-pool-manage designs sign my_filter.toml my_filter.bin --key signer.pem --output my_filter.sig
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("manifest", metavar="MANIFEST", help="TOML file that describes the function")
@@ -124,7 +133,10 @@ class SignDesign(ManageCommand):
 
 
 class ShowPermissions(ManageCommand):
-    """Print the commands that give an account of RabbitMQ what a process of the pool needs, and no more."""
+    """Print the commands that give an account of RabbitMQ what a process of the pool needs, and no more.
+
+    Example: fpga-pool-manage rabbitmq permissions agent USER --host node-1
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("role", choices=[role.value for role in Role], help="role of the process")
@@ -157,7 +169,10 @@ FAMILIES = ("batch", "online", "gang", "task")
 
 
 class Prepare(ManageCommand):
-    """Compile the loops of all policies, so that no service waits for that; run as the user of the services."""
+    """Compile the loops of all policies, so that no service waits for that; run as the user of the services.
+
+    Example: fpga-pool-manage prepare
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if find_spec("numba") is None:

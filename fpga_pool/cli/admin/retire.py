@@ -82,7 +82,10 @@ class Remove(ManageCommand):
 
 
 class RemoveSlot(Remove):
-    """Remove one slot that its card no longer has."""
+    """Remove one slot that its card no longer has.
+
+    Example: fpga-pool-manage slot remove node-1/card-0/r0
+    """
 
     what = "slot, HOST/CARD/REGION"
 
@@ -92,7 +95,10 @@ class RemoveSlot(Remove):
 
 
 class RemoveCard(Remove):
-    """Remove a card: its slots, and their providers in Placement."""
+    """Remove a card: its slots, and their providers in Placement.
+
+    Example: fpga-pool-manage card remove node-1/card-0
+    """
 
     what = "card, HOST/CARD"
 
@@ -102,7 +108,10 @@ class RemoveCard(Remove):
 
 
 class RemoveHost(Remove):
-    """Remove a host: its cards, its processors and its providers in Placement."""
+    """Remove a host: its cards, its processors and its providers in Placement.
+
+    Example: fpga-pool-manage host remove node-1 --timeout 600
+    """
 
     what = "host"
 

@@ -250,7 +250,9 @@ class ShowCard(_OneCard):
 class DrainCard(_OneCard):
     """Take all slots of a card out of service: running jobs end there, the others move.
 
-    What still uses it is shown.  Example: fpga-pool card drain node-1/sim0 --reason "moves to rack 4"
+    What still uses it is shown.
+
+    Example: fpga-pool card drain node-1/sim0 --reason "moves to rack 4"
     """
 
     ASK = Client.drain_card

@@ -203,7 +203,9 @@ class ListEvents(Pages, LongLister):
     """List what happened to an object, or to all of the project, newest first, with the request that caused it.
 
     Of all objects, those of a KIND if it is given, the newest 100 are listed unless --limit says otherwise.
-    Examples: fpga-pool event list batch UUID; fpga-pool event list slot --host node-1 --since 1h --all-projects
+    Example: fpga-pool event list batch UUID
+
+    Example: fpga-pool event list slot --host node-1 --since 1h --all-projects
     """
 
     SHORT: Sequence[str] = ("at", "event", "after", "reason")
