@@ -3,15 +3,17 @@
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar, TypeVar, cast
 
 from cliff.display import DisplayCommandBase
+from cliff.formatters.base import ListFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import moment, positive_count
-from fpga_pool.cli.client.columns import Columns, FittedTable, One, Table, single, table
-from fpga_pool.cli.command import FAILED, CheckedCommand, one_line
+from fpga_pool.cli.client.columns import Columns, FittedTable, One, Table, names, single, table
+from fpga_pool.cli.command import FAILED, OK, CheckedCommand, Interrupted, one_line
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 
@@ -58,6 +60,8 @@ class PoolCommand(CheckedCommand):
         for name in names:
             try:
                 done.append(act(name))
+            except Interrupted:
+                raise
             except FpgaPoolError as error:
                 if len(names) == 1:
                     raise
@@ -203,13 +207,15 @@ class PoolShowOne(Shows, ShowOne):
 class OneObject(PoolShowOne):
     """A command on one object."""
 
-    #: What the object is called, and by what it may be named besides its uuid.
+    #: What the object is called, by what it may be named besides its uuid, and how many there may be (nargs).
     NOUN: str
     NAMED = ""
+    NARGS: str | None = None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         named = self.NAMED or named_as(self.NOUN)
-        parser.add_argument(self.NOUN, metavar=self.NOUN.upper(), help=f"{named}uuid of the {self.NOUN}")
+        text = f"{named}uuid of the {self.NOUN}"
+        parser.add_argument(self.NOUN, nargs=self.NARGS, metavar=self.NOUN.upper(), help=text)
 
     def details(self, found: Any) -> One:
         """Return what is shown of the object."""
@@ -217,6 +223,42 @@ class OneObject(PoolShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         return self.details(self.ask(getattr(parsed_args, self.NOUN)))
+
+
+class OneOrSeveral(OneObject):
+    """A command on one object, which is shown as such, or on several, which are shown in a table."""
+
+    #: Names of the columns of the table, to fit a terminal.
+    TABLE: Sequence[str] = ()
+    NARGS = "+"
+    _several = False
+
+    def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
+        """Change an object, and return it."""
+        return self.ask(name)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Change the objects; go on after an error."""
+        wanted = getattr(parsed_args, self.NOUN)
+        if len(wanted) == 1:
+            return self.details(self.change(wanted[0], parsed_args))
+        if not isinstance(self.formatter, ListFormatter):
+            raise InvalidInput(f"-f {parsed_args.formatter}: expected one {self.NOUN.upper()}")
+        self._several = True
+        found = [self.details(one) for one in self.for_each(wanted, lambda name: self.change(name, parsed_args))]
+        return found[0][0] if found else names(self.COLUMNS), [values for _, values in found]
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show the object, or the table."""
+        if not self._several:
+            return super().produce_output(parsed_args, column_names, data)
+        if is_short(parsed_args) and not parsed_args.columns:
+            parsed_args.columns = list(self.TABLE)
+        formatter = fitting(parsed_args, column_names, cast("ListFormatter", self.formatter))
+        columns, selector = self._generate_columns_and_selector(parsed_args, column_names)
+        rows = [tuple(compress(values, selector)) for values in data] if selector else data
+        formatter.emit_list(columns, rows, self.app.stdout, parsed_args)
+        return OK
 
 
 class OneWork(OneObject):

@@ -10,6 +10,7 @@ from fpga_pool.cli.client.base import (
     LongLister,
     NewestLister,
     OneObject,
+    OneOrSeveral,
     OneWork,
     PoolLister,
     PoolShowOne,
@@ -189,8 +190,8 @@ class SaveDesign(_OneDesign):
         return ("file", "size_bytes", "sha256"), (parsed_args.file, len(found.bitstream), found.sha256)
 
 
-class _Decide(_OneDesign):
-    ASK = Client.change_design
+class _Decide(_OneDesign, OneOrSeveral):
+    ASK, TABLE = Client.change_design, ListDesigns.SHORT
     STATE: str | None = None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -205,13 +206,13 @@ class _Decide(_OneDesign):
                 "--private", action="store_false", dest="public", default=None, help="jobs of its own project alone"
             )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
+    def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
         public = getattr(parsed_args, "public", None)
-        return self.details(self.ask(parsed_args.design, state=self.STATE, public=public, reason=parsed_args.reason))
+        return self.ask(name, state=self.STATE, public=public, reason=parsed_args.reason)
 
 
 class ApproveDesign(_Decide):
-    """Let the function of a design be loaded; for operators.
+    """Let the functions of designs be loaded; for operators.
 
     Example: fpga-pool design approve UUID --public --reason reviewed
     """
@@ -220,7 +221,7 @@ class ApproveDesign(_Decide):
 
 
 class RejectDesign(_Decide):
-    """Refuse a design that was submitted; for operators.
+    """Refuse designs that were submitted; for operators.
 
     Example: fpga-pool design reject UUID --reason "its time model is wrong"
     """
@@ -229,7 +230,7 @@ class RejectDesign(_Decide):
 
 
 class RevokeDesign(_Decide):
-    """Withdraw a design: jobs that wait for its function fail, and it is loaded nowhere any more; for operators.
+    """Withdraw designs: jobs that wait for their functions fail, and these are loaded nowhere any more; for operators.
 
     Example: fpga-pool design revoke UUID --reason "it hangs"
     """
@@ -238,7 +239,7 @@ class RevokeDesign(_Decide):
 
 
 class SetDesign(_Decide):
-    """Say which projects may name the function of an approved design; for operators.
+    """Say which projects may name the functions of approved designs; for operators.
 
     Example: fpga-pool design set UUID --private
     """

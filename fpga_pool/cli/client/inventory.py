@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fpga_pool.cli.arguments import positive_seconds
-from fpga_pool.cli.client.base import LongLister, OneObject, Pages, PoolLister, PoolShowOne, add_projects, uuid_of
+from fpga_pool.cli.client.base import (
+    LongLister,
+    OneObject,
+    OneOrSeveral,
+    Pages,
+    PoolLister,
+    PoolShowOne,
+    add_projects,
+    uuid_of,
+)
 from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
 from fpga_pool.cli.command import Interrupted
 from fpga_pool.client import Client
@@ -182,8 +191,12 @@ class ShowSlot(_OneSlot):
         return single(found.slot, SLOTS, **lease)
 
 
-class Drain(_OneSlot):
-    """Take a slot out of service: its running job ends there, the others move.
+class _ChangeSlots(_OneSlot, OneOrSeveral):
+    TABLE = ListSlots.SHORT
+
+
+class Drain(_ChangeSlots):
+    """Take slots out of service: running jobs end there, the others move.
 
     Example: fpga-pool slot drain node-1/sim0/slot0 --reason "loud fan"
     """
@@ -194,12 +207,12 @@ class Drain(_OneSlot):
         super().add_arguments(parser)
         parser.add_argument("--reason", default="", help="reason shown in `slot list --long`")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
-        return self.details(self.ask(parsed_args.slot, parsed_args.reason))
+    def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
+        return self.ask(name, parsed_args.reason)
 
 
-class Resume(_OneSlot):
-    """Give a slot back to the pool.
+class Resume(_ChangeSlots):
+    """Give slots back to the pool.
 
     Example: fpga-pool slot resume node-1/sim0/slot0
     """
@@ -247,10 +260,14 @@ class ShowCard(_OneCard):
     ASK = Client.card
 
 
-class DrainCard(_OneCard):
-    """Take all slots of a card out of service: running jobs end there, the others move.
+class _ChangeCards(_OneCard, OneOrSeveral):
+    TABLE = ListCards.SHORT
 
-    What still uses it is shown.
+
+class DrainCard(_ChangeCards):
+    """Take all slots of cards out of service: running jobs end there, the others move.
+
+    What still uses a card is shown, and of several with -f json or -c user_list.
 
     Example: fpga-pool card drain node-1/sim0 --reason "moves to rack 4"
     """
@@ -261,12 +278,12 @@ class DrainCard(_OneCard):
         super().add_arguments(parser)
         parser.add_argument("--reason", default="", help="reason shown in `card show` and `slot list --long`")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
-        return self.details(self.ask(parsed_args.card, parsed_args.reason))
+    def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
+        return self.ask(name, parsed_args.reason)
 
 
-class ResumeCard(_OneCard):
-    """Give all slots of a card back to the pool.
+class ResumeCard(_ChangeCards):
+    """Give all slots of cards back to the pool.
 
     Example: fpga-pool card resume node-1/sim0
     """
@@ -274,8 +291,8 @@ class ResumeCard(_OneCard):
     ASK = Client.resume_card
 
 
-class RemoveCard(_OneCard):
-    """Remove a card: drain it, wait until nobody uses it and its agent does not report it, and forget its slots.
+class RemoveCard(_ChangeCards):
+    """Remove cards: drain each, wait until nobody uses it and its agent does not report it, and forget its slots.
 
     Example: fpga-pool card remove node-1/sim0 --timeout 600
     """
@@ -287,17 +304,17 @@ class RemoveCard(_OneCard):
             type=positive_seconds,
             default=60.0,
             metavar="S",
-            help="how long to wait; after that, what is in the way is listed, and the card stays drained "
+            help="how long to wait for each; after that, what is in the way is listed, and the card stays drained "
             "(default: %(default)s)",
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
+    def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
         """Ask until it is removed; a command that was interrupted can be repeated."""
-        uuid = uuid_of("card", self.client.cards(), parsed_args.card)
+        uuid = uuid_of("card", self.client.cards(), name)
         try:
-            return self.details(self._removed(uuid, parsed_args.timeout))
+            return self._removed(uuid, parsed_args.timeout)
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted: card {parsed_args.card} stays drained until `card resume`") from None
+            raise Interrupted(f"interrupted: card {name} stays drained until `card resume`") from None
 
     def _removed(self, uuid: str, timeout_s: float) -> Card:
         give_up_at_s = time.monotonic() + timeout_s
