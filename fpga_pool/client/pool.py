@@ -31,7 +31,7 @@ from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Calibration, JobDetail, PlannedBatch, PoolCounts, WorkCount
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PlannedBatch, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
@@ -160,6 +160,10 @@ class Client(PoolApi):
     def cards(self, limit: int | None = None, **filters: Unpack[CardFilters]) -> list[Card]:
         """Return all cards (those that `filters` fit), by name; for operators, as all calls on cards."""
         return self._list(Card, "cards", limit, filters)
+
+    def function(self, name: str) -> FunctionInfo:
+        """Return a function of the catalogue as it is in force."""
+        return read(FunctionInfo, self._http.call("GET", f"/v1/functions/{segment(name)}"), "function")
 
     def card(self, uuid: str) -> Card:
         """Return one card, with its slots and what uses them."""

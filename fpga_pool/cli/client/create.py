@@ -12,9 +12,9 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline, positive_count
-from fpga_pool.cli.client.base import LongLister, fitting, named_as, require_columns
+from fpga_pool.cli.client.base import LongLister, PoolShowOne, fitting, named_as, require_columns
 from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
-from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
+from fpga_pool.cli.client.columns import One, Table, inline, names, results_table, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
 from fpga_pool.cli.files import content_of, read_batch
@@ -134,11 +134,8 @@ class CreateWork(_Results):
         return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
-class Create(CreateWork):
-    """Run a batch, one job for each file, or those that a batch file describes, to its end.
-
-    Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
-    """
+class _OfBatch:
+    """What commands on a batch that does not exist yet take."""
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
@@ -156,21 +153,6 @@ class Create(CreateWork):
             default=[],
             metavar="BATCH",
             help="plan it when this batch is complete, and cancel it when that has failed; may be repeated",
-        )
-
-    def add_ends(self, ends: Any) -> None:
-        super().add_ends(ends)
-        ends.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
-            "loaded or sent",
-        )
-        ends.add_argument(
-            "--hold",
-            action="store_true",
-            help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
-            "the files",
         )
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
@@ -202,6 +184,28 @@ class Create(CreateWork):
             raise InvalidInput("--groups is for jobs without a group; the batch file names groups of its own")
         return name, grouped_by_size(specs, parsed_args.groups)
 
+
+class Create(_OfBatch, CreateWork):
+    """Run a batch, one job for each file, or those that a batch file describes, to its end.
+
+    Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
+    """
+
+    def add_ends(self, ends: Any) -> None:
+        super().add_ends(ends)
+        ends.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
+            "loaded or sent",
+        )
+        ends.add_argument(
+            "--hold",
+            action="store_true",
+            help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
+            "the files",
+        )
+
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         return self.client.runner(parsed_args.specs, **_options(parsed_args), **options)
 
@@ -229,6 +233,21 @@ class Create(CreateWork):
 
     def _shows_one(self, parsed_args: argparse.Namespace) -> bool:
         return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
+
+
+class Plan(_OfBatch, PoolShowOne):
+    """Show what would be planned of a batch, as `batch create --dry-run` does; nothing is stored, loaded or sent.
+
+    Example: fpga-pool plan create --function sha256 --requester node-1 a.bin b.bin
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.add_work(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        _, specs = self.work(parsed_args)
+        parsed_args.after = [self.uuid_of_work("batch", one) for one in parsed_args.after]
+        return outlook(self.client.dry_run(specs, **_options(parsed_args)))
 
 
 def _options(parsed_args: argparse.Namespace) -> BatchOptions:

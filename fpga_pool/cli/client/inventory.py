@@ -32,6 +32,9 @@ def _numbers(*names: str) -> Columns:
     return tuple((name, lambda found, name=name: as_number(getattr(found, name))) for name in names)
 
 
+_FUNCTION = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
+
+
 class ListFunctions(LongLister):
     """List the catalogue.
 
@@ -39,8 +42,19 @@ class ListFunctions(LongLister):
     """
 
     SHORT = ("name", "version", "slot_kinds", "slots", "speedup", "preemptible")
-    ASK = Client.functions
-    COLUMNS = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
+    ASK, COLUMNS = Client.functions, _FUNCTION
+
+
+class ShowFunction(OneObject):
+    """Show a function of the catalogue.
+
+    Example: fpga-pool function show sha256
+    """
+
+    NOUN, ASK, COLUMNS = "function", Client.function, _FUNCTION
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("function", metavar="FUNCTION", help="name of the function")
 
 
 class Calibrate(LongLister):

@@ -164,6 +164,18 @@ def test_a_dry_run_in_json_is_one_object_with_numbers(create, files):
     assert list(create("--dry-run", "-f", "json", "-c", "jobs", *files).json) == ["jobs"]
 
 
+def test_a_plan_is_that_of_a_dry_run(run, create, pool, files, tmp_path):
+    words = ("--function", "sha256", "--requester", "node-1", "--policy", "ect", "-f", "json", *files)
+    planned, dry = run("plan", "create", *words), create("--dry-run", *words[4:])
+    times = ("ends_at", "planned_completion_s", "completion_bound_s")
+    plain, expected = ({name: value for name, value in one.json.items() if name not in times} for one in (planned, dry))
+    assert (planned.status, planned.err, plain) == (0, "", expected)
+    (tmp_path / "batch.toml").write_text('function = "sha256"\nrequester = "node-1"\n[[jobs]]\ninput = "a.bin"\n')
+    assert run("plan", "create", "--jobs", tmp_path / "batch.toml", "-f", "json", "-c", "jobs").json == {"jobs": 1}
+    assert run("plan", "create", *files).err.startswith("fpga-pool: jobs[0]: expected a function")
+    assert pool.batch_uuids() == []
+
+
 def test_a_dry_run_in_csv_has_a_row_for_each_job(create, files):
     head, *rows = create("--dry-run", "-f", "csv", *files).out.splitlines()
     assert head == '"index","name","function","host","slot","start_s","end_s"'

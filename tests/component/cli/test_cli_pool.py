@@ -173,6 +173,13 @@ def test_function_list(run):
     assert (row["slot_kinds"], row["slots"]) == (["small", "large"], 2)
 
 
+def test_a_function_is_shown_as_it_is_listed(run):
+    listed = run("function", "list", "-f", "json").json
+    assert [run("function", "show", row["name"], "-f", "json").json for row in listed] == listed
+    answer = run("function", "show", "sha3")
+    assert (answer.status, answer.err) == (1, "fpga-pool: no function 'sha3'\n")
+
+
 def test_function_calibrate(run, pool, client):
     job = {"name": "", "function": "sha256", "requester": "node-2", "input_bytes": 1000}
     client.create_batch([JobRequest(**job, uuid=str(uuid.uuid4())) for _ in range(3)])
