@@ -78,6 +78,10 @@ def test_installed_entry_points_are_those_of_setup_cfg():
     assert set(distribution("fpga_pool").entry_points) == set(declared_entry_points()), "install fpga_pool again"
 
 
+def test_pbr_builds_the_package():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["build-backend"] == "pbr.build"
+
+
 def test_servers_clouds_and_guest_images_for_tests_are_not_in_the_wheel():
     assert (ROOT / "tests" / "support" / "servers").is_dir()
     assert distribution("fpga_pool").read_text("top_level.txt").split() == ["fpga_pool"]

@@ -91,3 +91,11 @@ def test_a_token_that_keystone_is_not_there_to_check_is_not_said_to_be_invalid(p
     assert found.json["errors"][0]["detail"].startswith("Keystone does not answer")
     assert api.get("/v1/slots").status_code == 401
     assert api.get("/", headers={"X-Auth-Token": "of somebody"}).status_code == 200
+
+
+def test_a_file_takes_a_process_out_of_service_for_the_load_balancer(answer, tmp_path):
+    file = tmp_path / "disabled"
+    options = f"[healthcheck]\nbackends = disable_by_file\ndisable_by_file_path = {file}\n"
+    assert answer(options, "/healthcheck").status_code == 200
+    file.touch()
+    assert answer(options, "/healthcheck").status_code == 503

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from oslo_config import cfg
+from oslo_policy.generator import generate_sample
 from playwright.sync_api import expect
 from werkzeug.test import Client
 
@@ -14,7 +15,7 @@ from fpga_pool.api.policies import make_enforcer
 from fpga_pool.api.stack import make_application
 from fpga_pool.model.exceptions import InvalidInput
 from support.browser import PATIENCE_MS, running_browser, watched_page
-from support.permissions import BODIES, JOB
+from support.permissions import ALLOWED, BODIES, JOB
 from support.personas import keystone_configuration, known_tokens
 from support.waiting import wait_until
 
@@ -153,6 +154,13 @@ def test_who_may_not_read_an_object_may_not_read_its_events(api_with_rule):
         for path in ("/v1/hosts/node-1", "/v1/hosts/node-1/events")
     ]
     assert statuses == [403, 403, 200, 200]
+
+
+def test_the_sample_of_policies_describes_every_operation(tmp_path):
+    path = tmp_path / "policy.yaml"
+    generate_sample(["--namespace", "fpga_pool", "--output-file", str(path)], cfg.ConfigOpts())
+    sample = path.read_text()
+    assert [name for name in ALLOWED if f'\n#"fpga_pool:{name}": ' not in sample] == []
 
 
 def test_a_policy_file_overrides_a_rule(api_with_rule, tmp_path):

@@ -63,8 +63,21 @@ def test_every_convention_names_a_test_that_there_is():
     with (SOURCE / "contributor" / "conventions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["Here"] for row in rows} <= {"yes", "no"}
-    tests = SOURCE.parents[1] / "tests"
-    assert [row["Convention"] for row in rows if row["Here"] == "yes" and not (tests / row["Test"]).is_file()] == []
+    named = {row["Convention"]: row["Test"].split() for row in rows if row["Here"] == "yes"}
+    assert [name for name, tests in named.items() if not tests or not all(map(is_test, tests))] == []
+
+
+def is_test(name):
+    """Return whether a test of this name, path::function below `tests`, is there."""
+    path, _, function = name.partition("::")
+    file = ROOT / "tests" / path
+    return file.is_file() and re.search(rf"^def {function}\(", file.read_text(), re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("name", ["unit/doc/test_tables.py", "unit/doc/test_tables.py::test_no", "no.py::test_no"])
+def test_a_test_that_is_not_there_is_found(name):
+    assert not is_test(name)
+    assert is_test("unit/doc/test_tables.py::test_a_test_that_is_not_there_is_found")
 
 
 def test_every_row_of_the_makespan_paper_is_tried():
