@@ -21,6 +21,11 @@ def content_of(path: Path, where: str = "") -> bytes:
         raise InvalidInput(f"{where or path}: cannot be read: {error.strerror}") from error
 
 
+def header_of(path: Path | None) -> bytes:
+    """Return what is sent before each file; InvalidInput if it cannot be read."""
+    return b"" if path is None else content_of(path, f"--header {path}")
+
+
 def _read_file(kind: type[FileT], path: Path) -> FileT:
     try:
         content = tomllib.loads(content_of(path).decode())

@@ -17,7 +17,7 @@ from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job
 from fpga_pool.cli.client.columns import One, Table, inline, names, results_table, table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
-from fpga_pool.cli.files import content_of, read_batch
+from fpga_pool.cli.files import header_of, read_batch
 from fpga_pool.client import BatchResult, JobSpec
 from fpga_pool.client.attach import AttachedRunner
 from fpga_pool.client.filters import BatchOptions
@@ -164,8 +164,7 @@ class _OfBatch:
             "--groups",
             type=positive_count,
             metavar="N",
-            help="divide the jobs into N groups of equal number by the size of their inputs; those of the smallest are "
-            "computed first",
+            help="divide the jobs into N equal groups by the size of their inputs; the smallest are computed first",
         )
         _add_files(parser, "input file of one job")
 
@@ -399,8 +398,3 @@ def _given(parsed_args: argparse.Namespace) -> tuple[str, list[JobSpec]]:
 def add_header(parser: argparse.ArgumentParser) -> None:
     """Describe the option."""
     parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
-
-
-def header_of(path: Path | None) -> bytes:
-    """Return what is sent before each file; InvalidInput if it cannot be read."""
-    return b"" if path is None else content_of(path, f"--header {path}")

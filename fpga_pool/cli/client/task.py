@@ -6,7 +6,8 @@ from typing import Any
 
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One, as_jobs, single
-from fpga_pool.cli.client.create import CreateWork, header_of
+from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.files import header_of
 from fpga_pool.client import Client
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.flavor import Topology
