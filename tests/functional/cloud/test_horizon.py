@@ -131,8 +131,11 @@ def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
     assert [request.url for request in user.requests if TOKEN in str(request.all_headers())] == []
     assert TOKEN not in page.content() + page.frames[1].content()
 
-    page.context.clear_cookies()
-    expect(user.status).to_have_text("Signed out: reload the page to log in again")
+    def is_signed_out():
+        page.context.clear_cookies()  # more than once: an answer that is under way brings that of the session again
+        return user.status.text_content() == "Signed out: reload the page to log in again"
+
+    wait_until(is_signed_out, "the page says that its session has ended")
 
 
 def test_its_files_are_collected_and_compressed_among_those_of_horizon(all_in_one, tmp_path):
