@@ -26,6 +26,7 @@ from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.codec import bare, from_body, hints_of, read
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.queries import NoQuery
 from fpga_pool.model.preconditions import Seen, digest, version_of
 from fpga_pool.model.rest import rest_type, show
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -85,6 +86,7 @@ def create_app(
 
 def list_versions() -> ResponseReturnValue:
     """List the versions of the API; a browser, which prefers HTML, is led to the dashboard."""
+    _query(NoQuery)
     wanted = request.accept_mimetypes
     prefers_page = wanted["text/html"] > wanted["application/json"]
     listed = jsonify({"versions": [versions.document(_root())]})
@@ -95,6 +97,7 @@ def list_versions() -> ResponseReturnValue:
 
 def show_version() -> ResponseReturnValue:
     """Show this version of the API."""
+    _query(NoQuery)
     return jsonify({"version": versions.document(_root())})
 
 
@@ -104,6 +107,7 @@ def _root() -> str:
 
 def openapi_document() -> ResponseReturnValue:
     """Describe the API: every operation, and the schemas of what it takes and answers."""
+    _query(NoQuery)
     return _json(openapi())
 
 

@@ -40,6 +40,12 @@ def test_clients_that_do_not_prefer_a_page_get_the_versions_at_the_root(api, acc
     assert "Accept" in answer.vary
 
 
+@pytest.mark.parametrize("path", ["/", "/v1/", "/v1/openapi.json", "/v1/functions"])
+def test_a_parameter_that_a_path_does_not_have_is_refused(api, path):
+    answer = api.get(path, query_string={"colour": "blue"})
+    assert (answer.status_code, "colour" in answer.json["errors"][0]["detail"]) == (400, True)
+
+
 @pytest.mark.parametrize("wanted", ["fpga 1.0", "fpga latest", "compute 2.90", ""])
 def test_answers_say_which_microversion_they_have(api, wanted):
     answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
