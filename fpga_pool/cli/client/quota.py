@@ -108,6 +108,7 @@ class ShowUsage(LongLister):
 _METRICS = {
     "fpga.slot": ("slot_s", "s"),
     "fpga.cpu": ("cpu_s", "s"),
+    "fpga.vcpu": ("vcpu_s", "s"),
     "fpga.instance_slot": ("instance_slot_s", "s"),
     "fpga.input": ("input_bytes", "B"),
     "fpga.result": ("result_bytes", "B"),

@@ -52,7 +52,7 @@ def test_usage_is_shown_within_80_columns_and_exported_whole(run, used):
     assert len(rows) == 4
 
 
-def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, used):
+def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, client, used):
     period = ("--start", "2025-12-31T00:30:00Z", "--end", "2026-01-03T23:59:59Z", "--period", 86400)
     answer = run("usage", "export", *period, "--price", "fpga.slot=0.5")
     frames = answer.json["dataframes"]
@@ -65,10 +65,11 @@ def test_usage_is_exported_as_a_data_frame_for_each_whole_period(run, used):
         "vol": {"unit": "s", "qty": 1.5}, "rating": {"price": 0.75}, "groupby": {"project_id": "demo"},
         "metadata": {"function": "aes"},
     }  # fmt: skip
+    speedup = {one.name: one.speedup for one in client.functions()}["aes"]
     assert {metric: points[0]["vol"] for metric, points in usage.items()} == {
         "fpga.slot": {"unit": "s", "qty": 1.5}, "fpga.instance_slot": {"unit": "s", "qty": 60.0},
         "fpga.input": {"unit": "B", "qty": 20}, "fpga.result": {"unit": "B", "qty": 7},
-        "fpga.load": {"unit": "loads", "qty": 3},
+        "fpga.load": {"unit": "loads", "qty": 3}, "fpga.vcpu": {"unit": "s", "qty": pytest.approx(speedup * 1.5)},
     }  # fmt: skip
     assert len(usage["fpga.slot"]) == 2
     daily = run("usage", "export", "--start", "2026-01-01T00:00:00Z", "--end", "2026-01-03T00:00:00Z",
