@@ -60,7 +60,7 @@ def test_a_pool_that_can_start_passes_every_check(check):
     [
         ("[scheduler]\ndefault_policy = nosuch\n", "Values of options", "nosuch"),
         ("[functions]\ncatalogue = /nowhere.toml\n", "Catalogue of functions", "/nowhere.toml"),
-        ("[database]\nretry_interval = -3\n", "Schema of the database", "[database] retry_interval: Should be"),
+        ("[database]\nretry_interval = -3\n", "Schema of the database", "[database] retry_interval: expected a whole"),
         ("[database]\nconnection = sqlite:////dev/null/pool.sqlite\n", "Schema of the database", ""),
         (
             "[placement]\nauth_type = none\nendpoint_override = http://127.0.0.1:9\n",
