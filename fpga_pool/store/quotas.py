@@ -41,6 +41,9 @@ _LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
 _OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 _LOCKED = sa.select(QUOTAS.c.admissions, *_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 
+#: Each sum is one row; SQLAlchemy warns of a join without a condition.
+_ONE: sa.Label[int] = sa.literal_column("1").label("one")
+
 DAY_S = 86_400.0
 #: What is added up: of a run all but the last two; of a lease the last but one; of a load the last.
 _AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s", "loads")
@@ -261,12 +264,12 @@ def _uses(resources: tuple[Resource, ...]) -> sa.Executable:
         total = sa.func.coalesce(sa.func.sum(amount), 0).label(resource)
         sums.setdefault((project, state, open_states), []).append(total)
     parts = [
-        sa.select(*totals).where(project == sa.bindparam("project"), state.in_(open_states)).subquery()
+        sa.select(_ONE, *totals).where(project == sa.bindparam("project"), state.in_(open_states)).subquery()
         for (project, state, open_states), totals in sums.items()
     ]
     joined: Any = parts[0]
     for part in parts[1:]:
-        joined = joined.join(part, sa.true())
+        joined = joined.join(part, part.c.one == parts[0].c.one)
     columns = {column.name: column for part in parts for column in part.c}
     return sa.select(*(columns[resource] for resource in resources)).select_from(joined)
 
