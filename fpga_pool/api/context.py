@@ -54,6 +54,11 @@ def request_id() -> str:
     return cast("str", g.request_id)
 
 
+def variable_of(header: str) -> str:
+    """Return the name of a request's header in the environment of WSGI."""
+    return f"HTTP_{header.upper().replace('-', '_')}"
+
+
 def number() -> None:
     """Note the ids of the request, before anything can go wrong with it: its own, and that of the caller's request."""
     g.request_id, sent = generate_request_id(), request.environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")

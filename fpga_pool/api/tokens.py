@@ -15,7 +15,7 @@ from keystonemiddleware.auth_token._request import _AuthTokenRequest
 from keystonemiddleware.exceptions import ConfigurationError
 from oslo_config import cfg
 
-from fpga_pool.api.context import ENV_NO_KEYSTONE
+from fpga_pool.api.context import ENV_NO_KEYSTONE, variable_of
 from fpga_pool.conf.opts import check_values
 from fpga_pool.model.exceptions import InvalidInput
 
@@ -45,14 +45,10 @@ def authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApp
     return checked
 
 
-def _variable(header: str) -> str:
-    return f"HTTP_{header.upper().replace('-', '_')}"
-
-
 #: What the middleware says in the environment of a request: all of it is replaced, as clients can send the headers.
 _SAID = (
-    *map(_variable, _AuthTokenRequest._all_auth_headers(_AuthTokenRequest({}))),  # noqa: SLF001
-    _variable(_AuthTokenRequest._SYSTEM_SCOPE_HEADER),  # noqa: SLF001
+    *map(variable_of, _AuthTokenRequest._all_auth_headers(_AuthTokenRequest({}))),  # noqa: SLF001
+    variable_of(_AuthTokenRequest._SYSTEM_SCOPE_HEADER),  # noqa: SLF001
     *("keystone.token_auth", "keystone.token_info"),
 )
 

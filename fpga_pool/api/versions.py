@@ -5,12 +5,13 @@ from typing import Any
 import microversion_parse
 from flask import Response, g, request
 
+from fpga_pool.api.context import variable_of
 from fpga_pool.model.exceptions import InvalidInput, UnsupportedVersion
 
 #: Name of the service in Keystone's catalogue and in the header of microversions.
 SERVICE_TYPE = "fpga"
 HEADER = microversion_parse.STANDARD_HEADER
-_VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
+_VARIABLE = variable_of(HEADER)
 
 #: The first and the newest microversion.
 OLDEST = microversion_parse.Version(1, 0)

@@ -25,6 +25,9 @@ from fpga_pool.model.values import changed, shared
 #: Begins a transaction that reads a shard, given by its name.
 Reading = Callable[[str], AbstractContextManager[Transaction]]
 
+#: Why work waits that nothing keeps from a place.
+ABOUT_TO_BE_PLANNED = "it is about to be planned"
+
 
 class _Supposed:
     """A shard that is read as it is, but for the work that waits: one batch, and no other."""
@@ -237,5 +240,5 @@ def _waiting(
     elif min(placeable) > now_s:
         reason = f"all slots that can hold {' or '.join(begins_at)} have work"
     else:
-        reason = "it is about to be planned"
+        reason = ABOUT_TO_BE_PLANNED
     return reason, min(placeable, default=None)

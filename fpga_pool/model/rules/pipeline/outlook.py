@@ -7,7 +7,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, TaskDetail
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.dry_run import batch_detail
+from fpga_pool.model.rules.batch.dry_run import ABOUT_TO_BE_PLANNED, batch_detail
 from fpga_pool.model.rules.pipeline.edges import ready
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.model.transaction import Transaction
@@ -28,7 +28,7 @@ def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) ->
         found = pipeline_outlook(tx, batch, tx.batch_jobs(batch.uuid), catalogue, now_s, only=job.uuid)
     else:
         found = batch_detail(tx, batch, {job.function}, catalogue, now_s)
-    reason = found.pending_reason or job.reason or "it is about to be planned"
+    reason = found.pending_reason or job.reason or ABOUT_TO_BE_PLANNED
     return JobDetail(job=job, pending_reason=reason, expected_at=found.expected_at)
 
 
