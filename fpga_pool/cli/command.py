@@ -7,8 +7,7 @@ import shutil
 import textwrap
 from typing import Any, cast
 
-from autopage.argparse import help_pager
-from cliff._argparse import SmartHelpFormatter
+from autopage.argparse import HelpFormatter, help_pager
 from cliff.app import App
 from cliff.command import Command
 from cliff.help import HelpCommand, HelpExit
@@ -29,7 +28,7 @@ def status_of(error: BaseException) -> int:
     return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
 
 
-class _HelpFormatter(SmartHelpFormatter):
+class _HelpFormatter(HelpFormatter):
     """Keeps the paragraphs of a description, and those that are indented as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
