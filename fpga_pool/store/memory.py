@@ -8,7 +8,7 @@ without a transaction on the shard, and a caller that needs it asks for `host(na
 """
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -96,12 +96,10 @@ def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mappin
 class RememberingReads(Reads):
     """Reads that take from the memory what is true of the shards in their present generations."""
 
-    def __init__(
-        self, connection: Connection, scope: str, memory: Memory | None, found_in: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, scope: str, memory: Memory | None, found_in: int | None = None) -> None:
         super().__init__(connection, scope)
         self._memory = memory
-        #: The generation in which this transaction has found each shard; None = not read yet.
+        #: The generation in which this transaction has found its shard; None = not read yet.
         self._found_in = found_in
         self._remembered: Mapping[str, ShardMemory] | None = None
         #: Whether every shard of the pool is remembered.
@@ -120,19 +118,27 @@ class RememberingReads(Reads):
             if self._memory is None:
                 self._remembered = {}
             else:
-                if self._found_in is None:
-                    self._found_in = {shard.name: shard.pool_generation for shard in self.shards()}
-                self._remembered = self._memory.at(self._found_in)
-                self._complete = len(self._remembered) == len(self._found_in)
+                found_in = {shard.name: shard.pool_generation for shard in self.shards()}
+                if self._found_in is not None:
+                    found_in[self._scope] = self._found_in
+                self._remembered = self._memory.at(found_in)
+                self._complete = len(self._remembered) == len(found_in)
         return self._remembered
+
+    def _own_shard(self) -> ShardMemory | None:
+        """Return what is remembered of the shard of this transaction, where nothing need be read for that."""
+        if self._remembered is None and self._memory is not None and self._found_in is not None:
+            return self._memory.at({self._scope: self._found_in}).get(self._scope)
+        return self._shards_remembered().get(self._scope)
 
     def _list_from(self, cls: type) -> Sequence[Mapping[str, Any]]:
         """Return what together has all values of a class that a list is to have; nothing if some are not remembered."""
-        shards = self._shards_remembered()
         if cls not in (Host, Slot) or cls in self._added:
             return ()
         if cls is Slot and self._scope:
-            return [shards[self._scope].values[cls]] if self._scope in shards else ()
+            own = self._own_shard()
+            return () if own is None else [own.values[cls]]
+        shards = self._shards_remembered()
         return [shard.values[cls] for shard in shards.values()] if self._complete else ()
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
@@ -142,8 +148,14 @@ class RememberingReads(Reads):
         return super()._one(cls, key, lock=lock)
 
     def _recall(self, cls: type, keys: Collection[str]) -> None:
-        """Have values known that are remembered."""
-        for shard in self._shards_remembered().values():
+        """Have values known that are remembered, in other shards than this one if they must be."""
+        own = self._own_shard()
+        self._recall_from([] if own is None else [own], cls, keys)
+        if any((cls, key) not in self._known for key in keys):
+            self._recall_from(self._shards_remembered().values(), cls, keys)
+
+    def _recall_from(self, shards: Iterable[ShardMemory], cls: type, keys: Collection[str]) -> None:
+        for shard in shards:
             values = shard.values[cls]
             self._known.update(
                 {(cls, key): values[key] for key in keys if key in values and (cls, key) not in self._known}
@@ -171,7 +183,7 @@ class RememberingReads(Reads):
 
     def backlogs(self) -> Sequence[Backlog]:
         """Read at most once in a generation of the shard: to look at all jobs under way takes long."""
-        shard = self._shards_remembered().get(self._scope)
+        shard = self._own_shard()
         if shard is None or self._memory is None or Job in self._before or Job in self._added:
             return super().backlogs()
         if shard.backlogs is not None:
@@ -186,7 +198,7 @@ class RememberingReads(Reads):
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         """Read nothing where no transaction has changed the shard since."""
-        if found_in is None or self._found_in is None or self._found_in.get(self._scope) != found_in:
+        if found_in is None or self._found_in != found_in:
             return super().unchanged(jobs)
         self._known.update({(Job, job.uuid): job for job in jobs})
         return jobs
@@ -195,7 +207,7 @@ class RememberingReads(Reads):
         self, *, slots: Collection[str] | None = None, host: str | None = None, holders: Collection[str] | None = None
     ) -> Sequence[Lease]:
         everything = slots is None and host is None and holders is None
-        shard = self._shards_remembered().get(self._scope)
+        shard = self._own_shard()
         if shard is not None and (everything or (slots is not None and shard.values[Slot].keys() >= set(slots))):
             names = shard.values[Slot] if slots is None else sorted(set(slots))
             held = (self._changed_leases.get(name, shard.values[Lease].get(name)) for name in names)

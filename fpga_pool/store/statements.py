@@ -372,10 +372,16 @@ _THIS_SHARD = update(SHARDS).where(SHARDS.c.name == bindparam("of_shard"))
 
 
 @cache
-def shard_lock(*, fenced: bool) -> Update:
-    """Return the statement that counts `changes` of `of_shard`, and locks it; if `of_owner` owns it in `of_epoch`."""
+def shard_lock(dialect: str, *, fenced: bool) -> Update:
+    """Return the statement that counts `changes` of `of_shard`, and locks it; if `of_owner` owns it in `of_epoch`.
+
+    Its answer is the generation: a row, or what MariaDB, whose changes return no rows, says as the last id.
+    """
     this = _THIS_SHARD.where(*([_OWNED] if fenced else []))
-    return this.values(pool_generation=SHARDS.c.pool_generation + bindparam("changes", type_=BigInteger))
+    counted = SHARDS.c.pool_generation + bindparam("changes", type_=BigInteger)
+    if dialect == "mysql":
+        return this.values(pool_generation=func.last_insert_id(counted))
+    return this.values(pool_generation=counted).returning(SHARDS.c.pool_generation)
 
 
 #: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives; and so does `of_scheduler`.

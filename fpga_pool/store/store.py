@@ -1,7 +1,6 @@
 """The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text, to_text
-from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, ServiceUnavailable, StaleEpoch
-from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
+from fpga_pool.model.exceptions import Conflict, DuplicateId, ServiceUnavailable, StaleEpoch
+from fpga_pool.model.messages.agents import Command, ObservedFlow
 from fpga_pool.model.messages.counters import HostCounters, HostLoad
 from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
@@ -24,10 +23,17 @@ from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
-from fpga_pool.store.tables import ENROLMENTS, HOSTS, SCHEDULERS, SHARDS, TIME_MODELS, from_columns, to_columns
+from fpga_pool.store.tables import (
+    ENROLMENTS,
+    HOSTS,
+    SCHEDULERS,
+    SHARDS,
+    TIME_MODELS,
+    command_from,
+    from_columns,
+    to_columns,
+)
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
-
-LOG = logging.getLogger(__name__)
 
 
 class LastBeat(NamedTuple):
@@ -39,39 +45,29 @@ class LastBeat(NamedTuple):
     counters: HostCounters | None
 
 
-def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
-    """Lock the shard for this transaction and count its changes, or raise StaleEpoch if another one owns it."""
+def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> int:
+    """Lock the shard for this transaction and count its changes, or raise StaleEpoch if another one owns it.
+
+    Returns its generation.
+    """
     owned = {"of_shard": shard, "of_owner": owner, "of_epoch": epoch, "changes": changes}
-    if not connection.execute(shard_lock(fenced=True), owned).rowcount:
+    locked = connection.execute(shard_lock(connection.dialect.name, fenced=True), owned)
+    # MariaDB says it as the last id; SQLite counts rows only when they are read.
+    generations: list[int] = list(locked.scalars()) if locked.returns_rows else [locked.lastrowid][: locked.rowcount]
+    if not generations:
         raise _stale(shard, owner, epoch)
+    return generations[0]
 
 
 def _stale(shard: str, owner: str, epoch: int) -> StaleEpoch:
     return StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}")
 
 
-def _lock(connection: Connection, shard: str) -> None:
-    """Lock the shard for this transaction and increment its generation, regardless of its owner."""
-    if not connection.execute(shard_lock(fenced=False), {"of_shard": shard, "changes": 1}).rowcount:
-        raise NotFound(f"no shard {shard}")
-
-
-def _command(row: Sequence[Any]) -> Command:
-    """Return a command of the outbox, with no effect if this version cannot read its action."""
-    *facts, action = row
-    try:
-        return from_columns(Command, [*facts, from_text(Action, action)])
-    except InvalidInput as error:
-        unreadable = from_columns(Command, [*facts, None])
-        LOG.error(  # noqa: TRY400
-            "command %s for host %s, slot %r cannot be read (%s) and is set aside; stored is %s",
-            unreadable.id,
-            unreadable.host,
-            unreadable.slot,
-            error,
-            action,
-        )
-        return unreadable.without_effect()
+def _lock(connection: Connection, shard: str) -> Shard:
+    """Lock the shard for this transaction and increment its generation, regardless of its owner; return it."""
+    lock = shard_lock(connection.dialect.name, fenced=False)
+    connection.execute(lock, {"of_shard": shard, "changes": 1}).close()
+    return Reads(connection, "").shard_named(shard)
 
 
 class Store:
@@ -82,6 +78,8 @@ class Store:
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
         self._memory = Memory()
+        #: By shard, its owner and epoch when they were read last.
+        self._owners: dict[str, tuple[str, int]] = {}
         #: Held by the thread that changes a shard, by its name.
         self._turns: dict[str, threading.Lock] = {}
 
@@ -131,20 +129,26 @@ class Store:
         One that changes nothing leaves the generation of the shard as it was. NotFound if there is no such shard.
         """
         with self._turn(shard), self._writing() as connection:
-            if owner is None:
-                _lock(connection, shard)
-            else:
-                _fence(connection, shard, owner, epoch, changes=1)
-            shards = {one.name: one for one in Reads(connection, "").shards()}
-            found = replace(shards[shard], pool_generation=shards[shard].pool_generation - 1)
-            generations = {name: one.pool_generation for name, one in shards.items()}
-            tx = SqlTransaction(connection, found, self._memory, generations | {shard: found.pool_generation})
+            found = self._take(connection, shard, owner, epoch)
+            tx = SqlTransaction(connection, found, self._memory)
             yield tx
             tx.flush()
             if not tx.has_written and (begun := connection.get_transaction()) is not None:
                 begun.rollback()  # nothing is written to disk, and nobody has to look again
         if tx.has_written:
             self._memory.follow(shard, found.pool_generation, tx.committed())
+
+    def _take(self, connection: Connection, shard: str, owner: str | None, epoch: int) -> Shard:
+        """Lock a shard and count a change of it; return it as it was, as far as transactions ask for it."""
+        if owner is None:
+            with contextlib.suppress(KeyError, StaleEpoch):  # not known, or another one's since
+                return self._take(connection, shard, *self._owners[shard])
+            found = _lock(connection, shard)
+            owner, epoch, generation = found.owner, found.epoch, found.pool_generation
+            self._owners[shard] = owner, epoch
+        else:
+            generation = _fence(connection, shard, owner, epoch, changes=1)
+        return replace(NO_SHARD, name=shard, owner=owner, epoch=epoch, pool_generation=generation - 1)
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
@@ -339,7 +343,7 @@ class Store:
         """
         wanted = {"of_shard": shard, "but_for": list(but_for), "per_host": per_host or limit, "most": limit}
         with translated(), self._single_reads.connect() as connection:
-            return [_command(row) for row in connection.execute(outbox(), wanted)]
+            return [command_from(row) for row in connection.execute(outbox(), wanted)]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
         """Remove commands that agents have acknowledged.

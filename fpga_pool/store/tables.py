@@ -6,6 +6,7 @@ update; the application sets it, so that several changes within one transaction 
 shard in which what others plan by changed last.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +16,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, MetaData, String, Table
 
-from fpga_pool.model.codec import bare, hints_of
+from fpga_pool.model.codec import bare, from_text, hints_of
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import Rest
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
 from fpga_pool.model.objects.bitstreams import Design, DesignManifest
@@ -52,6 +54,8 @@ from fpga_pool.store.column_types import (
     Texts,
     enum_column,
 )
+
+LOG = logging.getLogger(__name__)
 
 ValueT = TypeVar("ValueT")
 
@@ -339,6 +343,24 @@ def columns(cls: type) -> tuple[Column[Any], ...]:
 def from_columns(cls: type[ValueT], row: Sequence[Any]) -> ValueT:
     """Return the value that was read from `columns`."""
     return cls(**dict(zip(_FIELDS[cls][0], row, strict=True)))
+
+
+def command_from(row: Sequence[Any]) -> Command:
+    """Return a command of the outbox, with no effect if this version cannot read its action."""
+    *facts, action = row
+    try:
+        return from_columns(Command, [*facts, from_text(Action, action)])
+    except InvalidInput as error:
+        unreadable = from_columns(Command, [*facts, None])
+        LOG.error(  # noqa: TRY400
+            "command %s for host %s, slot %r cannot be read (%s) and is set aside; stored is %s",
+            unreadable.id,
+            unreadable.host,
+            unreadable.slot,
+            error,
+            action,
+        )
+        return unreadable.without_effect()
 
 
 def called(cls: type, key: object) -> str:

@@ -131,9 +131,8 @@ class SqlTransaction(RememberingReads):
         connection: Connection,
         shard: Shard,
         memory: Memory | None = None,
-        found_in: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(connection, shard.name, memory, found_in)
+        super().__init__(connection, shard.name, memory, shard.pool_generation if shard.name else None)
         self._shard = shard
         self._generation = shard.pool_generation + 1
         #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
@@ -150,7 +149,7 @@ class SqlTransaction(RememberingReads):
 
     @property
     def shard(self) -> Shard:
-        """The shard that this transaction may change, as it was before."""
+        """The shard that this transaction may change, as it was before; not when its owner renewed it."""
         return self._shard
 
     @property

@@ -1,6 +1,7 @@
 """Who owns a shard, what a replaced owner can still do (nothing), and the outbox of the owner."""
 
 import pytest
+from sqlalchemy import event
 
 from fpga_pool.model.exceptions import Conflict, NotFound, StaleEpoch
 
@@ -83,6 +84,25 @@ def test_a_request_is_carried_out_for_whoever_owns_the_shard(store, shard, make)
         tx.add(make.host())
     with store.reading(shard.name) as tx:
         assert tx.shard.pool_generation == 1
+
+
+def test_a_transaction_begins_with_one_statement_which_says_in_which_generation(store, acquire, make):
+    acquire("one")
+    said = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
+    found = []
+    for place, (owner, statements) in enumerate([("", 3), ("", 2), ("one", 2), ("two", 4), ("two", 2)]):
+        if owner == "two" and len(found) == 3:
+            acquire(owner, expired=acquire("one"))  # a request does not know of it yet
+        said.clear()
+        with store.transaction("s", *([owner, 1] if owner == "one" else [])) as tx:
+            found.append(tx.shard)
+            assert len(said) == statements, said
+            tx.add(make.batch(name=f"batch {place}"))
+    assert [(one.owner, one.epoch, one.pool_generation) for one in found] == [
+        *[("one", 1, generation) for generation in range(3)],
+        *[("two", 3, generation) for generation in (3, 4)],
+    ]
 
 
 def test_a_transaction_on_a_shard_lists_what_is_its_own_and_all_hosts(store, shard, begin, make, saved):
