@@ -74,8 +74,11 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 
 def lock_limits(connection: sa.Connection, project_id: str) -> tuple[QuotaLimits, int]:
     """Return the limits of a project, and how often they were locked; until the transaction ends no other one does."""
-    connection.execute(_lock(connection.dialect.name), {"project_id": project_id})
-    number, *limits = connection.execute(_LOCKED, {"project": project_id}).one()
+    dialect = connection.dialect
+    locked = connection.execute(_lock(dialect.name, answers=dialect.insert_returning), {"project_id": project_id})
+    if not locked.returns_rows:  # MySQL
+        locked = connection.execute(_LOCKED, {"project": project_id})
+    number, *limits = locked.one()
     return QuotaLimits(**dict(zip(Resource, limits, strict=True))), number
 
 
@@ -287,15 +290,21 @@ def _addition(dialect: str) -> sa.Executable:
 
 
 @cache
-def _lock(dialect: str) -> sa.Executable:
-    """Return the statement that locks the row of `project_id`, and stores it where there is none."""
+def _lock(dialect: str, *, answers: bool) -> sa.Executable:
+    """Return the statement that locks the row of `project_id`, and stores it where there is none.
+
+    Where the database `answers` such statements, it says how the row is then.
+    """
     first: dict[str, Any] = {"project_id": sa.bindparam("project_id"), "admissions": 1}
     again = {"admissions": QUOTAS.c.admissions + 1}
+    locking: Any
     if dialect == "mysql":
-        return mysql.insert(QUOTAS).values(first).on_duplicate_key_update(again)
-    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(QUOTAS)
-    locking: sa.Executable = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
-    return locking
+        locking = mysql.insert(QUOTAS).values(first).on_duplicate_key_update(again)
+    else:
+        insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(QUOTAS)
+        locking = insert.values(first).on_conflict_do_update(index_elements=["project_id"], set_=again)
+    statement: sa.Executable = locking.returning(QUOTAS.c.admissions, *_LIMITS) if answers else locking
+    return statement
 
 
 # ---- Work that has not ended, by project and state; what has ended is not read
