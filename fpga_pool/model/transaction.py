@@ -145,8 +145,8 @@ class Transaction(Protocol):
     def planned_end(self, batch_uuid: str) -> float | None:
         """Return when the last of a batch's jobs in a state of ACTIVE_JOBS is planned to end; None = there is none."""
 
-    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """Return the jobs of a batch in state PENDING, by index."""
+    def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
+        """Return the jobs of batches, by uuid, in state PENDING: batch by batch, in the order given, by index."""
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them.

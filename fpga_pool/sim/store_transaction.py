@@ -138,8 +138,10 @@ class MemoryTransaction:
         active = (job for job in self._store.members("batch", batch_uuid) if job.state in ACTIVE_JOBS)
         return max(((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in active), default=None)
 
-    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))
+    def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
+        place = {uuid: place for place, uuid in enumerate(batches)}
+        found = (job for job in self._pending() if job.batch_uuid in place)
+        return sorted(found, key=lambda job: (place[job.batch_uuid], job.index))
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         stored = {job.uuid: job.generation for job in self.jobs([job.uuid for job in jobs])}

@@ -211,8 +211,12 @@ class Reads(FamilyReads):
         """Return the functions of the jobs of a batch in state PENDING."""
         return set(self._execute(statements.PENDING_FUNCTIONS, Job, values={"batch": batch_uuid}).scalars())
 
-    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        return self._all(Job, statements.PENDING_JOBS, {"batch": batch_uuid})
+    def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
+        place = {uuid: place for place, uuid in enumerate(batches)}
+        found = [
+            job for some in chunks(list(batches)) for job in self._all(Job, statements.PENDING_JOBS, {"batches": some})
+        ]
+        return sorted(found, key=lambda job: (place[job.batch_uuid], job.index))
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
         stored: dict[str, int] = {}

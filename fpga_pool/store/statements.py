@@ -170,7 +170,7 @@ EXHAUSTED_JOBS = _scoped(
 PENDING_FUNCTIONS = (
     select(JOBS.c.function).where(JOBS.c.batch_uuid == bindparam("batch"), JOBS.c.state == JobState.PENDING).distinct()
 )
-PENDING_JOBS = _scoped(_PENDING.where(JOBS.c.batch_uuid == bindparam("batch")).order_by(JOBS.c.index), JOBS.c.shard)
+PENDING_JOBS = _scoped(_PENDING.where(_among(JOBS.c.batch_uuid, "batches")), JOBS.c.shard)
 _WAITING = all_of(Job).where(JOBS.c.state == JobState.WAITING_INPUT).order_by(JOBS.c.uuid)
 #: Those whose planned transfer was over before `due_before`, with inputs of more than `above_bytes`; those whose is not
 #: over by `due_after`; those whose inputs do not move as planned.

@@ -239,7 +239,7 @@ def test_pending_batches_come_oldest_first_with_what_they_ask_for_and_their_jobs
             (old.uuid, PendingBatch(created_at=10.0, policy="fifo", functions=frozenset({"sha256", "fir"}), **of_two)),
             (young.uuid, PendingBatch(created_at=20.0, policy=young.policy, functions=frozenset({"sha256"}), **of_one)),
         ]
-        assert list(tx.pending_jobs(old.uuid)) == [jobs["old 9"], jobs["old 10"]]
+        assert list(tx.pending_jobs([old.uuid])) == [jobs["old 9"], jobs["old 10"]]
 
 
 def test_policies_at_work_are_those_of_batches_with_jobs_that_have_not_ended(begin, make, saved):
@@ -415,7 +415,7 @@ def test_a_thousand_jobs_are_saved_in_one_transaction(begin, make, saved):
     batch = make.batch(jobs=1000)
     saved(batch, *make.jobs(batch, 1000))
     with begin() as tx:
-        for order, job in enumerate(tx.pending_jobs(batch.uuid)):
+        for order, job in enumerate(tx.pending_jobs([batch.uuid])):
             tx.save(replace(job, state=JobState.WAITING_INPUT, slot="s", order=999 - order))
     with begin() as tx:
         assert [job.index for job in tx.active_jobs(slot="s")] == list(range(999, -1, -1))

@@ -114,7 +114,7 @@ def test_a_transaction_on_a_shard_lists_what_is_its_own_and_all_hosts(store, sha
     with begin() as ours, store.reading() as all_of_it:
         assert [[host.name for host in tx.hosts()] for tx in (ours, all_of_it)] == [["a", "b"]] * 2
         assert [[slot.host for slot in tx.slots()] for tx in (ours, all_of_it)] == [["a"], ["a", "b"]]
-        assert [len(tx.pending_jobs(batch.uuid)) for tx in (ours, all_of_it)] == [1, 2]
+        assert [len(tx.pending_jobs([batch.uuid])) for tx in (ours, all_of_it)] == [1, 2]
         assert [len(tx.leases()) for tx in (ours, all_of_it)] == [1, 2]
         assert ours.hosts_by_shard() == {"default": 1, "other": 1}
         assert ours.jobs_by_shard() == {shard.name: 1, "other": 1}

@@ -101,3 +101,14 @@ def test_a_look_at_one_moment_begins_with_one_statement(store):
     with store.reading() as tx:
         tx.shards()
     assert len(statements) == 2
+
+
+def test_jobs_that_wait_are_read_by_one_statement_batch_by_batch(store, make, saved):
+    first, second = saved(make.batch(name="a", jobs=2), make.batch(name="b"))
+    jobs = saved(make.job(first, index=1), make.job(first, index=0), make.job(second))
+    statements = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    with store.reading("shard-0") as tx:
+        assert tx.pending_jobs([second.uuid, first.uuid]) == [jobs[2], jobs[1], jobs[0]]
+        assert tx.pending_jobs([]) == []
+    assert len(statements) == 2  # the first begins

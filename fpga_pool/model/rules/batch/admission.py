@@ -200,7 +200,7 @@ def settle_dependencies(tx: Transaction, now_s: float) -> Iterator[tuple[str, st
         lost = next((f"batch {other} {_LOST[state]}" for other, state in states.items() if state in _LOST), "")
         completed = tuple(other for other, state in states.items() if state is BatchState.COMPLETED)
         if lost:
-            for job in tx.pending_jobs(uuid):
+            for job in tx.pending_jobs([uuid]):
                 change_job(tx, job, Skipped(reason=f"not computed: {lost}"), now_s)
                 yield job.uuid, lost
         elif completed:

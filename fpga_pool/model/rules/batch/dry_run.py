@@ -51,7 +51,7 @@ class _Supposed:
     def batch(self, uuid: str) -> Batch:
         return self._batch if uuid == self._batch.uuid else self._tx.batch(uuid)
 
-    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
+    def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
         return self._jobs
 
 

@@ -4,7 +4,7 @@ Deciding happens between two transactions: `snapshot` reads in one, `commit_plan
 whatever has changed in between; those jobs stay PENDING and are planned again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,27 +88,26 @@ def snapshot(
     backlogs, leases = tx.backlogs(), tx.leases()
     slots = least_scarce_first(tx.slots(), catalogue, leases)
     view = _view(tx, catalogue, now_s, backlogs, leases, slots)
+    functions = {name for batch in ours.values() for name in batch.functions}
+    placeable = {name for name in functions if _has_place(view, name)}
+    with_place = {uuid: batch for uuid, batch in ours.items() if batch.functions & placeable}
     jobs: list[Job] = []
-    policy, seen = "", 0
-    for batch_uuid, batch in ours.items():
-        if jobs and not (batch.policy == policy and _is_small(batch, len(jobs)) and may_join(policy)):
-            break
-        placeable = {function for function in batch.functions if _has_place(view, function)}
-        waiting = tx.pending_jobs(batch_uuid) if placeable else []
-        jobs += [job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts]
-        policy, seen = batch.policy, seen + 1
-        if jobs and not _is_small(batch):
+    group: Sequence[str] = []
+    for group in _planned_together(with_place, may_join):
+        waiting = tx.pending_jobs(group)
+        jobs = [job for job in waiting if job.function in placeable and job.counted_attempts < settings.max_attempts]
+        if jobs:
             break
     if not jobs:
         return None
     snap = Snapshot(
         view=view if slowdown is None else beside_neighbours(view, jobs, slots, slowdown),
         jobs=tuple(jobs),
-        policy=policy,
+        policy=ours[group[-1]].policy,
         inputs_due_at=_inputs_due_at(backlogs),
         result_sizes=_result_sizes(catalogue, settings),
         lead_s=_lead_s(jobs, settings),
-        others=seen < len(ours),
+        others=group[-1] != next(reversed(ours)),
     )
     return with_servers(tx, snap, jobs)
 
@@ -138,6 +137,22 @@ def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapsh
 def _is_small(batch: PendingBatch, others: int = 0) -> bool:
     """Return whether a batch may be planned together with this many jobs of others: no input needs rates of its own."""
     return batch.largest_input_bytes <= SMALL_INPUT_BYTES and batch.jobs + others <= TOGETHER
+
+
+def _planned_together(batches: Mapping[str, PendingBatch], may_join: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+    """Yield the uuids of the batches that are planned together: one, and small ones of its policy that come next."""
+    group: list[str] = []
+    jobs = 0
+    for uuid, batch in batches.items():
+        last = batches[group[-1]] if group else None
+        joins = last is not None and batch.policy == last.policy and _is_small(last) and _is_small(batch, jobs)
+        if group and not (joins and may_join(batch.policy)):
+            yield group
+            group, jobs = [], 0
+        group.append(uuid)
+        jobs += batch.jobs
+    if group:
+        yield group
 
 
 def jobs_by_batch(jobs: Sequence[Job]) -> dict[str, Ints]:

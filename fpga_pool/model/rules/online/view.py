@@ -113,11 +113,10 @@ def online_view(
         Whether loads ahead alone are worth a look, when no job could get another place.
 
     """
+    online_batches = [uuid for uuid, pending in tx.pending_batches().items() if is_online(pending.policy)]
     waiting = [
         job
-        for batch, pending in tx.pending_batches().items()
-        if is_online(pending.policy)
-        for job in tx.pending_jobs(batch)
+        for job in tx.pending_jobs(online_batches)
         if job.counted_attempts < settings.max_attempts and job.function in catalogue.functions
     ]
     active = tx.active_jobs()
