@@ -341,9 +341,13 @@ class Store:
         With `per_host` at most this many of each host. Where there are more than `limit`, each host's oldest count
         most. A command that this version cannot read is replaced by one without effect, and what it was is logged.
         """
-        wanted = {"of_shard": shard, "but_for": list(but_for), "per_host": per_host or limit, "most": limit}
+        wanted = {"of_shard": shard, "but_for": list(but_for)}
+        per_host = min(per_host or limit, limit)
         with translated(), self._single_reads.connect() as connection:
-            return [command_from(row) for row in connection.execute(outbox(), wanted)]
+            rows = connection.execute(outbox(fairly=False), wanted | {"most": per_host + 1}).all()
+            if len(rows) > per_host:
+                rows = connection.execute(outbox(fairly=True), wanted | {"per_host": per_host, "most": limit}).all()
+            return [command_from(row) for row in rows]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
         """Remove commands that agents have acknowledged.

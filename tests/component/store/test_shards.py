@@ -174,3 +174,15 @@ def test_the_outbox_is_read_fairly(store, shard, begin, make):
     # The oldest of every host come before the second of any.
     assert store.undelivered(shard.name, limit=2) == [many[0], few[0]]
     assert store.undelivered(shard.name, limit=3) == [*many[:2], few[0]]
+
+
+def test_few_commands_are_read_without_an_order_of_all(store, shard, begin, make):
+    commands = [make.command(sequence) for sequence in range(4)]
+    with begin() as tx:
+        for command in commands:
+            tx.send(command)
+    said = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: said.append("row_number" in call[2]))
+    assert store.undelivered(shard.name, limit=10, per_host=4) == commands
+    assert store.undelivered(shard.name, limit=10, per_host=3) == commands[:3]
+    assert said == [False, False, True]
