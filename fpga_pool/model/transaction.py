@@ -6,7 +6,7 @@ what a policy has learned.
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,18 @@ from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.loads import ChargedLoad
-from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, Lease, Run, Shard, Slot
+from fpga_pool.model.objects.pool import (
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    Run,
+    Shard,
+    Slot,
+    input_due_at,
+)
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.values import changed
 
@@ -73,6 +84,22 @@ class Backlog:
     inputs_due_at: Moment
     #: Place of the last of them in the slot's queue.
     last_order: int
+
+
+def backlogs_of(active: Iterable[Job]) -> list[Backlog]:
+    """Return what is still to be done on each slot that has active jobs, by slot; these are all of them."""
+    by_slot: dict[str, list[Job]] = {}
+    for job in active:
+        by_slot.setdefault(job.slot, []).append(job)
+    return [
+        Backlog(
+            slot=slot,
+            free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
+            inputs_due_at=max((input_due_at(job) for job in jobs if job.state is JobState.WAITING_INPUT), default=0.0),
+            last_order=max(job.order for job in jobs),
+        )
+        for slot, jobs in sorted(by_slot.items())
+    ]
 
 
 Stored = (

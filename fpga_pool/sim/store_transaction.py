@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,7 +27,7 @@ from fpga_pool.model.objects.pool import (
     input_due_at,
 )
 from fpga_pool.model.objects.tasks import Task
-from fpga_pool.model.transaction import Backlog, PendingBatch, PolicyMemory, Stored
+from fpga_pool.model.transaction import Backlog, PendingBatch, PolicyMemory, Stored, backlogs_of
 
 if TYPE_CHECKING:
     from fpga_pool.sim.store import MemoryStore
@@ -181,18 +180,7 @@ class MemoryTransaction:
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
     def backlogs(self) -> Sequence[Backlog]:
-        return [
-            Backlog(
-                slot=slot,
-                free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
-                inputs_due_at=max(
-                    (input_due_at(job) for job in jobs if job.state is JobState.WAITING_INPUT), default=0.0
-                ),
-                last_order=max(job.order for job in jobs),
-            )
-            for slot, queue in groupby(self.active_jobs(), attrgetter("slot"))
-            for jobs in [list(queue)]
-        ]
+        return backlogs_of(self.active_jobs())
 
     def occupied(self, slots: Collection[str]) -> set[str]:
         return {slot for slot in slots if self._of_shard(self._store.members("slot", slot))}

@@ -8,15 +8,15 @@ without a transaction on the shard, and a caller that needs it asks for `host(na
 """
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select
 
-from fpga_pool.model.objects.pool import ENDED_JOBS, Host, Job, JobState, Lease, Slot
-from fpga_pool.model.transaction import Backlog
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Host, Job, JobState, Lease, Slot
+from fpga_pool.model.transaction import Backlog, backlogs_of
 from fpga_pool.store import statements
 from fpga_pool.store.reads import Reads
 from fpga_pool.store.statements import Scoped
@@ -35,6 +35,13 @@ class ShardMemory:
     values: Mapping[type, Mapping[str, Any]]
     #: What waits at each slot; None = not read in this generation.
     backlogs: Sequence[Backlog] | None = None
+    #: Whether all jobs under way are among the values: since none was, all that began were noted.
+    has_all_jobs: bool = False
+
+    def jobs_under_way(self) -> Iterator[tuple[str, Job]]:
+        """Yield uuid and job."""
+        jobs: Mapping[str, Job] = self.values[Job]
+        return ((uuid, job) for uuid, job in jobs.items() if job.state in ACTIVE_JOBS)
 
 
 class Memory:
@@ -72,16 +79,17 @@ class Memory:
                 del self._shards[name]
                 return
             values = {cls: _with(of_class, changes.get(cls)) for cls, of_class in known.values.items()}
+            has_all_jobs = known.has_all_jobs and len(values[Job]) <= JOBS
             if len(values[Job]) > JOBS:
                 values[Job] = dict(list(values[Job].items())[-JOBS // 2 :])
-            self._shards[name] = ShardMemory(generation=generation + 1, values=values)
+            self._shards[name] = ShardMemory(generation=generation + 1, values=values, has_all_jobs=has_all_jobs)
 
     def learn_backlogs(self, name: str, generation: int, found: Sequence[Backlog]) -> None:
         """Remember what waits at the slots of a shard, if it is remembered in this generation."""
         with self._lock:
             known = self._shards.get(name)
             if known is not None and known.generation == generation:
-                self._shards[name] = replace(known, backlogs=found)
+                self._shards[name] = replace(known, backlogs=found, has_all_jobs=known.has_all_jobs or not found)
 
 
 def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -182,15 +190,23 @@ class RememberingReads(Reads):
         return [slot for slot in self._whole(Slot, statements.ALL_SLOTS) if slot.host == host]
 
     def backlogs(self) -> Sequence[Backlog]:
-        """Read at most once in a generation of the shard: to look at all jobs under way takes long."""
+        """Read, or added up, at most once in a generation of the shard: to look at all jobs under way takes long."""
         shard = self._own_shard()
         if shard is None or self._memory is None or Job in self._before or Job in self._added:
             return super().backlogs()
         if shard.backlogs is not None:
             return shard.backlogs
-        found = super().backlogs()
+        found = backlogs_of(job for _, job in shard.jobs_under_way()) if shard.has_all_jobs else super().backlogs()
         self._memory.learn_backlogs(self._scope, shard.generation, found)
         return found
+
+    def occupied(self, slots: Collection[str]) -> set[str]:
+        shard = self._own_shard()
+        if shard is None or not shard.has_all_jobs or not shard.values[Slot].keys() >= set(slots):
+            return super().occupied(slots)
+        now = {uuid: self._known[Job, uuid] for uuid in (*self._before.get(Job, ()), *self._added.get(Job, ()))}
+        on_slots = {job.slot for uuid, job in shard.jobs_under_way() if uuid not in now}
+        return on_slots.union(job.slot for job in now.values() if job.state in ACTIVE_JOBS) & set(slots)
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         self._recall(Job, uuids)
@@ -240,6 +256,7 @@ class RememberingReads(Reads):
         if self._has_removed or Host in self._added or Slot in self._added:
             return None
         saved = {cls: {key: self._known[cls, key] for key in self._before.get(cls, {})} for cls in (Host, Slot, Job)}
+        saved[Job] |= {key: self._known[Job, key] for key in self._added.get(Job, ())}
         saved[Job] = {key: job if _is_remembered(job) else None for key, job in saved[Job].items()}
         return saved | {Lease: self._changed_leases}
 

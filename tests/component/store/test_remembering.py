@@ -108,6 +108,36 @@ def test_what_waits_at_slots_is_read_once_in_a_generation(store, other, pool, st
         assert [one.last_order for one in tx.backlogs()] == [7]
 
 
+def test_jobs_that_began_since_none_was_under_way_are_not_looked_for(store, other, pool, make, saved, statements):
+    _, slots, job = pool
+    ended = replace(job, state=JobState.COMPLETED)
+    with store.transaction(SHARD) as tx:
+        tx.save(ended)
+    learn(store)
+    with store.reading(SHARD) as tx:
+        assert tx.backlogs() == []
+    batch = make.batch(name="next")
+    with store.transaction(SHARD) as tx:
+        tx.add(batch, *(make.job(batch, index=index) for index in (0, 1)))
+        first, second = tx.batch_jobs(batch.uuid)
+        tx.save(replace(first, state=JobState.WAITING_INPUT, slot=slots[0].name, order=3, end_s=2.0))
+    names = [slot.name for slot in slots]
+    statements.clear()
+    with store.transaction(SHARD) as tx:
+        assert [(one.slot, one.last_order) for one in tx.backlogs()] == [(names[0], 3)]
+        tx.save(replace(tx.job(first.uuid), state=JobState.COMPLETED))
+        tx.save(replace(tx.jobs([second.uuid])[0], state=JobState.RUNNING, slot=names[1], order=4))
+        assert tx.occupied(names) == {names[1]}
+        assert tx.occupied(names[:1]) == set()
+    assert not [said for said in statements if "max(" in said or "DISTINCT" in said]
+    with store.reading(SHARD) as remembering, other.reading(SHARD) as reading:
+        assert list(remembering.backlogs()) == list(reading.backlogs()) != []
+    with other.transaction(SHARD) as tx:
+        tx.save(replace(tx.job(second.uuid), state=JobState.COMPLETED))
+    with store.transaction(SHARD) as tx:
+        assert (list(tx.backlogs()), tx.occupied(names)) == ([], set())
+
+
 def test_what_is_added_and_removed_is_seen(store, pool, make):
     with store.transaction(SHARD) as tx:
         tx.add(make.slot(region="2"))
