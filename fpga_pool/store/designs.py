@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from fpga_pool.model.exceptions import BitstreamRefused
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.store.engine import translated
+from fpga_pool.store.statements import EVERY_SHARD_CHANGED
 from fpga_pool.store.tables import DESIGN_FILES
 from fpga_pool.store.transaction import SqlTransaction, removal
 
@@ -36,3 +37,4 @@ def remove_design(tx: SqlTransaction, design: Design) -> None:
     """Remove a design with its bitstream."""
     tx.connection.execute(sa.delete(DESIGN_FILES).where(DESIGN_FILES.c.design == design.uuid))
     tx.connection.execute(removal(Design), {"keys": [design.uuid]})
+    tx.connection.execute(EVERY_SHARD_CHANGED)

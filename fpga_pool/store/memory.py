@@ -1,20 +1,23 @@
-"""What the store remembers of the hosts, slots, leases and jobs of shards, so that not every transaction reads them.
+"""What the store remembers of hosts, slots, leases, jobs and designs, so that not every transaction reads them.
 
-They change in transactions on their shard only, each of which increments the shard's generation.  What was read or
-committed in one generation is true for as long as the shard has that generation, so that a transaction reads the
-generations and takes the rest from here.  Where another process has changed the shard, the generation shows it, and
-all of it is read again.  The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is the exception: it is noted
-without a transaction on the shard, and a caller that needs it asks for `host(name, heard=True)`.
+All but designs change in transactions on their shard only, each of which increments the shard's generation.  What was
+read or committed in one generation is true for as long as the shard has that generation, so that a transaction reads
+the generations and takes the rest from here.  Where another process has changed the shard, the generation shows it,
+and all of it is read again.  Designs belong to no shard: each change of one counts as a change of every shard.
+
+The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is the exception: it is noted without a transaction on the
+shard, and a caller that needs it asks for `host(name, heard=True)`.
 """
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select
 
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Host, Job, JobState, Lease, Slot
 from fpga_pool.model.transaction import Backlog, backlogs_of
 from fpga_pool.store import statements
@@ -37,6 +40,8 @@ class ShardMemory:
     backlogs: Sequence[Backlog] | None = None
     #: Whether all jobs under way are among the values: since none was, all that began were noted.
     has_all_jobs: bool = False
+    #: The functions of designs by the states that were asked for; each change of a design counts in every shard.
+    designs: Mapping[frozenset[DesignState], Sequence[str]] = field(default_factory=dict)
 
     def jobs_under_way(self) -> Iterator[tuple[str, Job]]:
         """Yield uuid and job."""
@@ -82,7 +87,9 @@ class Memory:
             has_all_jobs = known.has_all_jobs and len(values[Job]) <= JOBS
             if len(values[Job]) > JOBS:
                 values[Job] = dict(list(values[Job].items())[-JOBS // 2 :])
-            self._shards[name] = ShardMemory(generation=generation + 1, values=values, has_all_jobs=has_all_jobs)
+            self._shards[name] = ShardMemory(
+                generation=generation + 1, values=values, has_all_jobs=has_all_jobs, designs=known.designs
+            )
 
     def learn_backlogs(self, name: str, generation: int, found: Sequence[Backlog]) -> None:
         """Remember what waits at the slots of a shard, if it is remembered in this generation."""
@@ -90,6 +97,13 @@ class Memory:
             known = self._shards.get(name)
             if known is not None and known.generation == generation:
                 self._shards[name] = replace(known, backlogs=found, has_all_jobs=known.has_all_jobs or not found)
+
+    def learn_designs(self, name: str, generation: int, states: frozenset[DesignState], found: Sequence[str]) -> None:
+        """Remember the functions of the designs in some states, if the shard is remembered in this generation."""
+        with self._lock:
+            known = self._shards.get(name)
+            if known is not None and known.generation == generation:
+                self._shards[name] = replace(known, designs={**known.designs, states: found})
 
 
 def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -188,6 +202,17 @@ class RememberingReads(Reads):
         if host is None or not self._list_from(Slot):
             return super().slots(host)
         return [slot for slot in self._whole(Slot, statements.ALL_SLOTS) if slot.host == host]
+
+    def design_functions(self, states: Collection[DesignState]) -> Sequence[str]:
+        """Read nothing where no transaction has changed the shard, or a design, since."""
+        shard, wanted = self._own_shard(), frozenset(states)
+        if shard is None or self._memory is None:
+            return super().design_functions(states)
+        found = shard.designs.get(wanted)
+        if found is None:
+            found = super().design_functions(states)
+            self._memory.learn_designs(self._scope, shard.generation, wanted, found)
+        return found
 
     def backlogs(self) -> Sequence[Backlog]:
         """Read, or added up, at most once in a generation of the shard: to look at all jobs under way takes long."""

@@ -81,7 +81,7 @@ class Reads(FamilyReads):
         query = statements.designs(of_project=project_id is not None)
         return self._all(Design, query, {"states": list(states), "project": project_id})
 
-    def design_functions(self, states: Collection[DesignState]) -> list[str]:
+    def design_functions(self, states: Collection[DesignState]) -> Sequence[str]:
         """Return the functions of the designs in some states, in order."""
         return list(self._execute(statements.DESIGN_FUNCTIONS, Design, values={"states": list(states)}).scalars())
 

@@ -388,6 +388,8 @@ def shard_lock(dialect: str, *, fenced: bool) -> Update:
     return this.values(pool_generation=counted).returning(SHARDS.c.pool_generation)
 
 
+#: What is known in the generations of the shards, but is no shard's, has changed: designs.
+EVERY_SHARD_CHANGED = update(SHARDS).values(pool_generation=SHARDS.c.pool_generation + 1)
 #: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives; and so does `of_scheduler`.
 SHARD_RENEWAL = _THIS_SHARD.where(_OWNED).values(renewed_at=bindparam("now"), generation=SHARDS.c.generation + 1)
 SIGN_OF_LIFE = (

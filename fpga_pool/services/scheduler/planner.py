@@ -7,7 +7,7 @@ linear regression from observed runs (makespan paper, section 2).
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, cast
@@ -278,7 +278,7 @@ class DesignCatalogue:
 
     def __init__(self, catalogue: Catalogue, store: Store) -> None:
         self._own, self._store = catalogue, store
-        self._last: tuple[list[str], Catalogue] = [], catalogue
+        self._last: tuple[Sequence[str], Catalogue] = [], catalogue
 
     def visible(self, tx: SqlTransaction, project_id: str, named: Iterable[str] | None = None) -> Catalogue:
         """Return it as a project sees it: what jobs of it may name; all that is `named` suffices."""

@@ -7,6 +7,7 @@ import pytest
 
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.messages.agents import Command, ReleaseJob
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor, process_uuid
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
 from fpga_pool.model.objects.tasks import Task
@@ -66,6 +67,15 @@ class Make:
         known = {"uuid": str(uuid.uuid4()), "project_id": "project-a", "user_id": "user-a", "name": ""}
         known |= {"processes": 1, "runtime_s": 60.0, "cpu_usage": 0.5, "work_s": 50.0, "created_at": 1.0}
         return Gang(**known | {"shard": SHARD} | fields)
+
+    def design(self, **fields):
+        manifest = DesignManifest(
+            name="mine", board="vc709", kind="small", io_bps=1e9, b_s_per_byte=1e-9, simulates="aes"
+        )
+        known = {"uuid": str(uuid.uuid4()), "project_id": "project-a", "user_id": "user-a", "function": "mine.1"}
+        return Design(
+            **known | {"manifest": manifest, "size_bytes": 1, "sha256": "5b" * 32, "created_at": 1.0} | fields
+        )
 
     def task(self, batch, **fields):
         known = {"uuid": batch.uuid, "project_id": "project-a", "user_id": "user-a", "name": "", "function": "f"}

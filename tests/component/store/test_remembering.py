@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import event
 
 from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import JobState, LeaseState, SlotState
 from fpga_pool.store import Store
+from fpga_pool.store.designs import remove_design
 from fpga_pool.store.purge import remove_slots
 from fpga_pool.store.store import LastBeat
 
@@ -136,6 +138,33 @@ def test_jobs_that_began_since_none_was_under_way_are_not_looked_for(store, othe
         tx.save(replace(tx.job(second.uuid), state=JobState.COMPLETED))
     with store.transaction(SHARD) as tx:
         assert (list(tx.backlogs()), tx.occupied(names)) == ([], set())
+
+
+def test_designs_are_read_again_where_one_has_changed(store, other, pool, make, statements):
+    def decided(by):
+        with by.reading(SHARD) as tx:
+            return list(tx.design_functions([DesignState.APPROVED]))
+
+    assert decided(store) == []
+    with store.transaction(SHARD) as tx:  # what changes in the shard says nothing about designs
+        tx.save(replace(tx.job(pool[2].uuid), order=7))
+    statements.clear()
+    assert decided(store) == []
+    assert not [said for said in statements if "designs" in said]
+    design = make.design()
+    for change, expected in (
+        (lambda tx: tx.add(design), []),
+        (lambda tx: tx.save(replace(tx.design(design.uuid), state=DesignState.APPROVED)), [design.function]),
+        (lambda tx: remove_design(tx, design), []),
+    ):
+        with other.admission() as tx:
+            change(tx)
+        assert decided(store) == expected
+        learn(store)
+        assert decided(store) == expected
+        statements.clear()
+        assert decided(store) == expected
+        assert not [said for said in statements if "designs" in said]
 
 
 def test_what_is_added_and_removed_is_seen(store, pool, make):

@@ -10,7 +10,7 @@ from fpga_pool.model.objects.pool import JobState
 #: Those that answer calls, and plan batches; commands are handed over, and removed, for many batches together.
 THREADS = ("ThreadPoolExecutor", "plan-batch")
 #: Of a batch with one job, from its creation to its end, with the transactions and looks around them.
-OF_A_BATCH, WRITING = 32, 4
+OF_A_BATCH, WRITING = 31, 4
 #: A look at the shard that finds nothing to plan: those at intervals are not counted.
 EMPTY_LOOK = 4
 
