@@ -329,6 +329,19 @@ def to_columns(thing: Any) -> dict[str, Any]:
     return dict(zip(names, values_of(thing), strict=True)) | PLACES[type(thing)].derived(thing)
 
 
+def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the columns that these rows, which have the same ones, must be stored with: NULL need not be said."""
+    columns_of = table(cls).c
+    return tuple(
+        name for name in rows[0] if not columns_of[name].nullable or any(row[name] is not None for row in rows)
+    )
+
+
+def only(names: Collection[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return these columns of rows: SQLAlchemy would write all that it is given."""
+    return [{name: row[name] for name in names} for row in rows]
+
+
 def table(cls: type) -> Table:
     """Return the table of a class."""
     return PLACES[cls].table

@@ -5,7 +5,7 @@ by as few statements as there are tables.  Nobody else can change it meanwhile: 
 and a batch, which jobs of other shards may be counted in, is locked when it is read.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -28,7 +28,7 @@ from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory, RememberingReads, ShardMemory
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import EVERY_SHARD_CHANGED, among, by_keys
-from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, table, to_columns
+from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, given_in, only, table, to_columns
 
 # ---- Statements that change rows, built once
 
@@ -80,12 +80,6 @@ def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[
     return given, sa.text(str(compiled)).bindparams(*(sa.bindparam(name, type_=rows.c[name].type) for name in given))
 
 
-def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the columns that these rows, which have the same ones, must be stored with: NULL need not be said."""
-    columns = table(cls).c
-    return tuple(name for name in rows[0] if not columns[name].nullable or any(row[name] is not None for row in rows))
-
-
 def _refuse_second_key(rows: sa.Table, key: str) -> None:
     """MariaDB would replace a row that has another key, and a value in common in a second unique column."""
     unique = [[column.name for column in rows.primary_key]]
@@ -127,12 +121,7 @@ class SqlTransaction(RememberingReads):
 
     request_id = ""
 
-    def __init__(
-        self,
-        connection: Connection,
-        shard: Shard,
-        memory: Memory | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection, shard: Shard, memory: Memory | None = None) -> None:
         super().__init__(connection, shard.name, memory, shard.pool_generation if shard.name else None)
         self._shard = shard
         self._generation = shard.pool_generation + 1
@@ -143,6 +132,8 @@ class SqlTransaction(RememberingReads):
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
         self.changed_batches: set[str] = set()
+        #: By class, what was added where no shard is locked, and is not written yet.
+        self._admitted: dict[type, list[Any]] = {}
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
         #: Whether there is something to commit.
@@ -169,17 +160,26 @@ class SqlTransaction(RememberingReads):
             self._all(Batch, by_keys(Batch, lock=True), {"keys": some})
 
     def add(self, *things: Stored | ChargedLoad) -> None:
-        """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
+        """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held.
+
+        Where no shard is locked, batches of jobs are written with those that others add, and may be refused then.
+        """
         if not things:
             return  # to flush no class is to flush all
-        self.flush({type(thing) for thing in things})  # whose unique places may have become free
+        classes: set[type] = {type(thing) for thing in things}
+        later = not self._scope and classes <= {Batch, Job}
+        if not later:
+            self.flush(classes | self._admitted.keys())  # whose unique places may have become free
         if self.request_id:
             things = tuple(caused_by(self.request_id, thing) for thing in things)
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
                 continue
-            self._insert_new(cls, new)
+            if later:
+                self._admitted.setdefault(cls, []).extend(new)
+            else:
+                self._insert_new(cls, new)
             self._listed.pop(cls, None)
             self._added.setdefault(cls, {}).update((getattr(thing, place.key), None) for thing in new)
             for thing in new:
@@ -191,10 +191,10 @@ class SqlTransaction(RememberingReads):
         """Insert objects, or refuse all of them: by a look at first, unless the database undoes a refused statement."""
         if len(new) > 1 or self._connection.dialect.name == "postgresql":
             self._refuse(cls, new)
-            self._insert(new)
+            self._insert(cls, new)
             return
         try:
-            self._insert(new)
+            self._insert(cls, new)
         except DuplicateId:
             self._refuse(cls, new)
             raise
@@ -270,6 +270,12 @@ class SqlTransaction(RememberingReads):
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
+        if self._admitted and (not classes or not self._admitted.keys().isdisjoint(classes)):
+            admitted, self._admitted = self._admitted, {}
+            # Where one of several is refused, they are carried out again one by one.
+            insert = self._insert_new if len(admitted.get(Batch, ())) < 2 else self._insert
+            for cls in (cls for cls in PLACES if cls in admitted):
+                insert(cls, admitted[cls])
         for cls in PLACES:
             if cls in classes or not classes:
                 self._write(cls)
@@ -277,12 +283,12 @@ class SqlTransaction(RememberingReads):
             self.connection.execute(EVERY_SHARD_CHANGED)
         if self._commands and (Command in classes or not classes):
             commands, self._commands = self._commands, []
-            self._insert(commands)
+            self._insert(Command, commands)
         if self._completions and (Run in classes or not classes):
             self._write(Job)  # a run refers to its job
             runs, self._completions = self._completions, {}
             try:
-                self._insert(list(runs.values()))
+                self._insert(Run, list(runs.values()))
             except DuplicateId as error:
                 raise DuplicateId(f"{called(Run, ', '.join(runs))}: exists already") from error
 
@@ -341,13 +347,11 @@ class SqlTransaction(RememberingReads):
         self._saved.setdefault(Slot, {}).setdefault(slot, stored)
         self._changed.setdefault(Slot, set()).add(slot)
 
-    def _insert(self, things: list[Any]) -> None:
-        if things:
-            cls: type = type(things[0])
-            extra = {"changed_in": self._generation} if cls in CHANGES_ARE_ASKED_FOR else {}
-            rows = [to_columns(thing) | extra for thing in things]
-            with translated():
-                self.connection.execute(insertion(cls), only(given_in(cls, rows), rows))
+    def _insert(self, cls: type, things: list[Any]) -> None:
+        extra = {"changed_in": self._generation} if cls in CHANGES_ARE_ASKED_FOR else {}
+        rows = [to_columns(thing) | extra for thing in things]
+        with translated():
+            self.connection.execute(insertion(cls), only(given_in(cls, rows), rows))
 
     def refuse_stored(self, cls: type, keys: list[str]) -> None:
         """Raise DuplicateId if one of these exists."""
@@ -366,11 +370,6 @@ class SqlTransaction(RememberingReads):
         """Yield those of the values that a column holds."""
         for some in chunks(values):
             yield from self._connection.execute(among(cls, column), {"values": some}).scalars()
-
-
-def only(names: Collection[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return these columns of rows: SQLAlchemy would write all that it is given."""
-    return [{name: row[name] for name in names} for row in rows]
 
 
 class SqlReading(SqlTransaction):

@@ -148,7 +148,7 @@ class Projects:
         #: Projects whose use may be less.
         self._at_most: set[str] = set()
         with self._store.admission() as tx:
-            self._connection = tx.connection
+            self._tx = tx
             yield tx
         if len(self._counted) > REMEMBERED:
             self._counted.clear()
@@ -157,7 +157,7 @@ class Projects:
     def lock_limits(self, project_id: str) -> QuotaLimits:
         """Return the limits of a project, which is locked until the transaction ends."""
         if project_id not in self._limits:
-            self._limits[project_id], number = lock_limits(self._connection, project_id)
+            self._limits[project_id], number = lock_limits(self._tx.connection, project_id)
             self._numbers[project_id] = number
             counted = self._counted.get(project_id)
             if counted is not None and counted.number == number - 1:
@@ -170,7 +170,8 @@ class Projects:
         known = self._used.setdefault(project_id, {})
         is_known = known.keys() >= set(requested)
         if not is_known or (project_id in self._at_most and limits.exceeded(known, requested)):
-            known |= used(self._connection, project_id, {*known, *requested})
+            self._tx.flush()  # what was admitted before counts
+            known |= used(self._tx.connection, project_id, {*known, *requested})
             self._at_most.discard(project_id)
         return known
 

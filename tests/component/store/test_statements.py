@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
+from fpga_pool.model.exceptions import DuplicateId
 from fpga_pool.model.objects.pool import Job, JobState, Lease, RateSegment, Slot
 from fpga_pool.store.transaction import bulk_change
 
@@ -112,3 +113,23 @@ def test_jobs_that_wait_are_read_by_one_statement_batch_by_batch(store, make, sa
         assert tx.pending_jobs([second.uuid, first.uuid]) == [jobs[2], jobs[1], jobs[0]]
         assert tx.pending_jobs([]) == []
     assert len(statements) == 2  # the first begins
+
+
+def test_what_is_admitted_together_is_written_by_a_statement_for_each_table(store, make):
+    batches = [make.batch(name=name) for name in "ab"]
+    jobs = [make.job(batch) for batch in batches]
+    statements = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2].split(" (")[0]))
+    with store.admission() as tx:
+        for batch, job in zip(batches, jobs, strict=True):
+            tx.add(batch, job)
+        assert tx.batch(batches[0].uuid) == batches[0]
+        tx.save(replace(batches[0], name="c"))
+        assert [*tx.batch_jobs(batches[0].uuid), *tx.batch_jobs(batches[1].uuid)] == jobs
+    assert [said for said in statements if said.startswith("INSERT")] == ["INSERT INTO batches", "INSERT INTO jobs"]
+    with store.reading() as tx:
+        assert [tx.batch(batch.uuid).name for batch in batches] == ["c", "b"]
+    with pytest.raises(DuplicateId), store.admission() as tx:
+        tx.add(make.batch(name="d"), batches[1])
+    with store.reading() as tx:
+        assert len(tx.batches()) == 2

@@ -254,3 +254,24 @@ def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_u
     found = admitted(3)
     assert sorted(isinstance(one, Batch) for one in found) == [False, False, True]
     assert used(running)["jobs"] == 3
+
+
+def test_a_repeat_among_requests_that_are_admitted_together_is_refused_by_itself(running):
+    agent, service = running.host(), running.service
+    request, other = running.request(agent, "sha256"), running.request(agent, "sha256")
+
+    def submit(one):
+        try:
+            return running.api.create_batch(one).batch
+        except DuplicateId as error:
+            return error
+
+    with ThreadPoolExecutor(3) as callers:
+        with service._admissions._turn:
+            waiting = [callers.submit(submit, one) for one in (request, request, other)]
+            while len(service._admissions._waiting) < len(waiting):
+                time.sleep(0.005)
+        found = [one.result() for one in waiting]
+    assert {type(one) for one in found[:2]} == {Batch, DuplicateId}
+    assert isinstance(found[2], Batch)
+    assert used(running)["jobs"] == 2
