@@ -11,10 +11,11 @@ numbers of the calls it has let in.
 
 import base64
 import itertools
+import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -121,20 +122,30 @@ class Identity:
 
 
 class Signer:
-    """Signs the calls of one client; threads may share it."""
+    """Signs the calls of one client; threads may share it, and processes that are forked after it was made."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
-        self._client = secrets.token_hex(8)
-        self._numbers = itertools.count(1)
+        self._numbering = _new_numbering()
+
+    def number(self) -> tuple[str, int]:
+        """Return the id of this client and the number of its next call; a forked process is a client of its own."""
+        numbering = self._numbering
+        if numbering[0] != os.getpid():
+            numbering = self._numbering = _new_numbering()
+        return numbering[1], next(numbering[2])
 
     def context(self, topic: str, run: str, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the context that a call is sent with; `run` is that of the server, "" for any."""
-        envelope = _Envelope(
-            role=self.identity.role, name=self.identity.name, client=self._client, number=next(self._numbers), run=run
-        )
+        client, number = self.number()
+        envelope = _Envelope(role=self.identity.role, name=self.identity.name, client=client, number=number, run=run)
         signature = self.identity.key.sign(_signed(topic, envelope, method, arguments))
         return {**msgspec.to_builtins(envelope), "signature": base64.b64encode(signature).decode()}
+
+
+def _new_numbering() -> tuple[int, str, Iterator[int]]:
+    """Return the process, the id and the numbers of a client."""
+    return os.getpid(), secrets.token_hex(8), itertools.count(1)
 
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,10 +41,8 @@ def instead(original, other):
 
 
 def unsigned_context(signer, _topic, run, _method, _arguments):
-    own = signer.identity
-    envelope = identity._Envelope(
-        role=own.role, name=own.name, client=signer._client, number=next(signer._numbers), run=run
-    )
+    own, (client, number) = signer.identity, signer.number()
+    envelope = identity._Envelope(role=own.role, name=own.name, client=client, number=number, run=run)
     return {**msgspec.to_builtins(envelope), "signature": ""}
 
 

@@ -2,6 +2,8 @@
 
 import inspect
 import math
+import subprocess
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -59,6 +61,28 @@ def test_a_signed_call_is_let_in_once(gate):
     context = call(gate, H1, "heartbeat", BEAT)
     with pytest.raises(Unauthenticated, match="received before"):
         gate.admit(TOPIC, context, "heartbeat", BEAT)
+
+
+#: It signs before and after it forks; what the child prints comes first.
+FORKS = """
+import os
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fpga_pool.rpc.identity import Identity, Role, Signer
+
+signer = Signer(Identity(Role.API, "api", Ed25519PrivateKey.generate()))
+signer.number()
+if child := os.fork():
+    os.waitpid(child, 0)
+print(*signer.number(), flush=True)
+print(*signer.number(), flush=True)
+"""
+
+
+def test_a_forked_process_is_a_client_of_its_own():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+    (child, *first), (again, *second), (parent, *third), (_, *fourth) = map(str.split, done.stdout.splitlines())
+    assert (first, second, third, fourth) == (["1"], ["2"], ["2"], ["3"])
+    assert child == again != parent
 
 
 def test_calls_may_overtake_each_other(gate):
