@@ -78,6 +78,7 @@ Seconds = Annotated[
     float, Meta(gt=0, le=LONGEST_S, description=f"a number of seconds above 0, {LONGEST_S:.0f} at most")
 ]
 ByteCount = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of bytes")]
+ProcessId = Annotated[int, Meta(ge=1, le=2**31 - 1, description="the id of a process")]
 #: Of a result: results are added up.
 ResultBytes = Annotated[int, Meta(ge=0, le=2**42, description="a number of bytes, 4 TiB at most")]
 #: There is room above it, for those that count on.

@@ -66,7 +66,8 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card"], _API),
     **dict.fromkeys(["bitstreams", "flows", "counters"], _API),
     **dict.fromkeys(["create_design", "designs", "design", "design_content", "change_design", "delete_design"], _API),
-    **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "pool_counts", "work_counts"], _API),
+    **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "announce"], _API),
+    **dict.fromkeys(["pool_counts", "work_counts"], _API),
     "snapshot": frozenset({Role.API, Role.NOVA}),
     "observations": frozenset({Role.NOVA}),
 }

@@ -25,7 +25,6 @@ from fpga_pool.model.messages.requests import (
     PlannedBatch,
     PoolCounts,
     Receipt,
-    Service,
     SourceTicket,
     TaskDetail,
     Ticket,
@@ -192,9 +191,6 @@ class SchedulerCalls(HardwareCalls):
 
     def functions(self, project_id: str = "") -> list[FunctionInfo]:
         """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
-
-    def services(self) -> list[Service]:
-        """Return the schedulers and agents of the pool."""
 
     def pool_counts(self) -> PoolCounts:
         """Return how many hosts, cards and slots there are."""

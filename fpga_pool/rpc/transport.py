@@ -333,9 +333,9 @@ def _parts(incoming: Any) -> list[Any]:
     """Return the calls that came together in one, each as the dispatcher wants it; none of another call."""
     if incoming.message["method"] != TOGETHER:
         return []
-    role, calls = incoming.ctxt["role"], incoming.message["args"].get("calls")
+    sender, calls = {key: incoming.ctxt[key] for key in ("role", "name")}, incoming.message["args"].get("calls")
     return [
-        SimpleNamespace(ctxt={**ids, "role": role}, message={**call, "version": VERSION}, client_timeout=None)
+        SimpleNamespace(ctxt={**ids, **sender}, message={**call, "version": VERSION}, client_timeout=None)
         for ids, call in read(list[tuple[dict[str, str], dict[str, Any]]], calls, "calls")
     ]
 

@@ -11,7 +11,7 @@ from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import Design, DesignState
-from fpga_pool.model.objects.hosts import Enrolment
+from fpga_pool.model.objects.hosts import ApiProcess, Enrolment
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Batch,
@@ -31,6 +31,7 @@ from fpga_pool.store import statements
 from fpga_pool.store.family_reads import FamilyReads
 from fpga_pool.store.statements import Scoped
 from fpga_pool.store.tables import (
+    API_PROCESSES,
     COMMANDS,
     DESIGNS,
     HOSTS,
@@ -116,6 +117,10 @@ class Reads(FamilyReads):
     def schedulers(self) -> Sequence[Scheduler]:
         """Return all schedulers ever registered, by name."""
         return self._all(Scheduler, statements.all_of(Scheduler).order_by(SCHEDULERS.c.name))
+
+    def api_processes(self) -> Sequence[ApiProcess]:
+        """Return the known processes of the API, by name."""
+        return self._all(ApiProcess, statements.all_of(ApiProcess).order_by(API_PROCESSES.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""

@@ -46,7 +46,6 @@ from fpga_pool.store.tables import (
     PLACES,
     PROCESSES,
     PROCESSORS,
-    SCHEDULERS,
     SERVERS,
     SHARDS,
     SLOTS,
@@ -390,10 +389,13 @@ def shard_lock(dialect: str, *, fenced: bool) -> Update:
 
 #: What is known in the generations of the shards, but is no shard's, has changed: designs.
 EVERY_SHARD_CHANGED = update(SHARDS).values(pool_generation=SHARDS.c.pool_generation + 1)
-#: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives; and so does `of_scheduler`.
+#: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives.
 SHARD_RENEWAL = _THIS_SHARD.where(_OWNED).values(renewed_at=bindparam("now"), generation=SHARDS.c.generation + 1)
-SIGN_OF_LIFE = (
-    update(SCHEDULERS)
-    .where(SCHEDULERS.c.name == bindparam("of_scheduler"))
-    .values(heard_at=bindparam("now"), generation=SCHEDULERS.c.generation + 1)
-)
+
+
+@cache
+def sign_of_life(cls: type) -> Update:
+    """Return the statement by which `of_process`, one of a class, shows at `now` that it lives."""
+    known = table(cls)
+    alive = update(known).where(known.c.name == bindparam("of_process"))
+    return alive.values(heard_at=bindparam("now"), generation=known.c.generation + 1)

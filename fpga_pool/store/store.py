@@ -22,11 +22,10 @@ from fpga_pool.store import columns, engine, statements
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, SIGN_OF_LIFE, all_of, by_key, outbox, shard_lock
+from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, all_of, by_key, outbox, shard_lock, sign_of_life
 from fpga_pool.store.tables import (
     ENROLMENTS,
     HOSTS,
-    SCHEDULERS,
     SHARDS,
     TIME_MODELS,
     command_from,
@@ -284,17 +283,16 @@ class Store:
             mine = SHARDS.c.name == shard.name, SHARDS.c.owner == shard.owner, SHARDS.c.epoch == shard.epoch
             connection.execute(update(SHARDS).where(*mine).values(owner=""))
 
-    def beat(self, scheduler: str, now_s: float) -> None:
-        """Say that a scheduler lives."""
+    def beat(self, name: str, now_s: float, cls: type = Scheduler) -> None:
+        """Say that a process lives: a Scheduler, or an ApiProcess."""
         with self._writing() as connection:
-            if not connection.execute(SIGN_OF_LIFE, {"of_scheduler": scheduler, "now": now_s}).rowcount:
-                new = Scheduler(name=scheduler, heard_at=now_s)
-                connection.execute(insertion(Scheduler), to_columns(new))
+            if not connection.execute(sign_of_life(cls), {"of_process": name, "now": now_s}).rowcount:
+                connection.execute(insertion(cls), to_columns(cls(name=name, heard_at=now_s)))
 
-    def forget_scheduler(self, scheduler: str) -> None:
-        """Remove a scheduler that has ended."""
+    def forget(self, cls: type, *names: str) -> None:
+        """Remove processes that have ended."""
         with self._writing() as connection:
-            connection.execute(delete(SCHEDULERS).where(SCHEDULERS.c.name == scheduler))
+            connection.execute(removal(cls), {"keys": names})
 
     # Enrolment of hosts ----------------------------------------------------------------------------------------
 

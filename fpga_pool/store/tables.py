@@ -23,7 +23,7 @@ from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
 from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, Gang, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
-from fpga_pool.model.objects.hosts import Enrolment, Server
+from fpga_pool.model.objects.hosts import ApiProcess, Enrolment, Server
 from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
     Batch,
@@ -178,6 +178,7 @@ PLACES: Mapping[type, Place] = {
     # Its row is also the lock of every change to the shard.
     Shard: _place(Shard, "shards", "name"),
     Scheduler: _place(Scheduler, "schedulers", "name"),
+    ApiProcess: _place(ApiProcess, "api_processes", "name"),
     Enrolment: _place(Enrolment, "enrolments", "host"),
     # As the last heartbeats said; noted with the host's life, never by a transaction of its own. `counters`:
     # HostCounters in JSON, "" = none yet.
@@ -242,8 +243,8 @@ PLACES: Mapping[type, Place] = {
     # It outlives its slot, as usage does.
     ChargedLoad: _place(ChargedLoad, "loads", "uuid"),
 }
-SHARDS, SCHEDULERS, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BATCHES, JOBS = (
-    PLACES[cls].table for cls in (Shard, Scheduler, Enrolment, Host, Server, Slot, Lease, Batch, Job)
+SHARDS, SCHEDULERS, API_PROCESSES, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BATCHES, JOBS = (
+    PLACES[cls].table for cls in (Shard, Scheduler, ApiProcess, Enrolment, Host, Server, Slot, Lease, Batch, Job)
 )
 PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, DESIGNS, COMMANDS, RUNS, LOADS = (
     PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Design, Command, Run, ChargedLoad)

@@ -9,6 +9,7 @@ from wsgiref.types import WSGIApplication
 
 from oslo_config import cfg
 
+from fpga_pool.api.presence import announced
 from fpga_pool.api.stack import api_identity, make_application
 from fpga_pool.cli.daemons.process import complain, configure
 from fpga_pool.conf.services import NOAUTH
@@ -38,7 +39,8 @@ def _make() -> WSGIApplication:
             f"[api] auth_strategy: {NOAUTH} is refused under a WSGI server, whose address is not known to be a "
             "loopback one; use keystone, or fpga-pool-api"
         )
-    return make_application(conf, SchedulerAPI(transport(conf), api_identity(conf)), keystone=True)
+    scheduler = SchedulerAPI(transport(conf), api_identity(conf))
+    return announced(make_application(conf, scheduler, keystone=True), scheduler)
 
 
 application = make()

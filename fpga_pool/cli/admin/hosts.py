@@ -97,15 +97,16 @@ def _enrolment(one: Enrolment) -> Row:
 
 
 class ListServices(ManageCommand, Lister):
-    """List the schedulers, and the shards with the scheduler that owns each.
+    """List the schedulers, the processes of the API, and the shards with the scheduler that owns each.
 
     Example: fpga-pool-manage service list
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.store() as store, store.reading() as tx:
-            schedulers, shards = tx.schedulers(), tx.shards()
+            schedulers, apis, shards = tx.schedulers(), tx.api_processes(), tx.shards()
         rows: list[Row] = [("scheduler", one.name, "", "", as_moment(one.heard_at)) for one in schedulers]
+        rows += [("api", one.name, "", "", as_moment(one.heard_at)) for one in apis]
         rows += [("shard", one.name, one.owner, one.epoch, as_moment(one.renewed_at)) for one in shards]
         return ("kind", "name", "owner", "epoch", "heard_at"), rows
 

@@ -154,7 +154,7 @@ class ListFlows(LongLister):
 
 
 class ListServices(PoolLister):
-    """List schedulers and agents, and whether they are up. Each process of the API answers at its /healthcheck.
+    """List schedulers, agents and processes of the API, and whether they are up.
 
     Example: fpga-pool service list -f json
     """

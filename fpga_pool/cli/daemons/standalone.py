@@ -12,6 +12,7 @@ from oslo_reports import opts as report_options
 
 from fpga_pool.api.dashboard.routes import PREFIX
 from fpga_pool.api.http.server import ApiServer
+from fpga_pool.api.presence import Presence
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.process import (
     FAILED,
@@ -65,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             running.callback(api.stop)
             pool.start()
             url = api.start()
+            presence = Presence(pool.scheduler_api)
+            presence.begin()
+            running.callback(presence.end)
             freeze_long_lived_objects()
             print(f"{PROGRAM}: ready on {url}\n{PROGRAM}: dashboard on {url}{PREFIX}", flush=True)
             while not ended.is_set():  # a wait for the event itself would miss a signal just before it

@@ -237,7 +237,7 @@ class FunctionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A process of the pool: a scheduler, or the agent of a host."""
+    """A process of the pool: a scheduler, the agent of a host, or a process of the API ("api")."""
 
     kind: str
     name: str
@@ -245,7 +245,7 @@ class Service:
     up: bool
     #: Its last sign of life, by the pool's clock.
     heard_at: Moment
-    #: Parts of the pool that a scheduler owns, or that an agent belongs to.
+    #: Parts of the pool that a scheduler owns, or that an agent belongs to; none of an API.
     shards: tuple[str, ...]
 
 

@@ -1,10 +1,11 @@
-"""What belongs to a host: its enrolment, and the servers of Nova that run on it.
+"""What belongs to a host: its enrolment, and the servers of Nova and the processes of the API that run on it.
 
 An agent offers its key, and is believed by a one-time code or by an operator's approval.
 """
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.exceptions import InvalidInput, Unauthenticated
@@ -117,3 +118,40 @@ class Server:
     def requester(self) -> str:
         """How jobs name it."""
         return _PREFIX + self.uuid
+
+
+# ---- Processes of the API: they keep nothing, and are known only by what they say themselves
+
+#: How often one says that it lives, and after which silence it is shown as down, and not any more.
+ANNOUNCE_S, DOWN_S, FORGOTTEN_S = 20.0, 60.0, 3600.0
+#: So many are remembered, those that were heard last.
+MOST_API_PROCESSES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiProcess:
+    """A process of the API; its `generation` grows as long as it lives."""
+
+    #: HOST:PID.
+    name: str
+    heard_at: Moment
+    generation: int = 0
+
+    def is_up(self, now_s: float) -> bool:
+        """Return whether it was heard a short time ago."""
+        return now_s - self.heard_at <= DOWN_S
+
+    def is_forgotten(self, now_s: float) -> bool:
+        """Return whether it ended so long ago that nobody wants to know."""
+        return now_s - self.heard_at > FORGOTTEN_S
+
+
+def api_process_name(host: str, process: int) -> str:
+    """Return what a process of the API is called; it is no longer than names may be."""
+    return f"{host[:240]}:{process}"
+
+
+def superfluous_processes(known: Sequence[ApiProcess], name: str, now_s: float) -> list[str]:
+    """Return which processes to forget when one says that it lives, so that there is room for it."""
+    others = sorted((one for one in known if one.name != name), key=lambda one: one.heard_at, reverse=True)
+    return [one.name for rank, one in enumerate(others, 1) if rank >= MOST_API_PROCESSES or one.is_forgotten(now_s)]

@@ -19,7 +19,6 @@ from fpga_pool.model.messages.requests import (
     JobChanges,
     JobDetail,
     Receipt,
-    Service,
     Ticket,
     TicketRequest,
 )
@@ -278,25 +277,6 @@ class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
             "shards": service.ownership.shards(),
             "refused": service.refusals.counts(),
         }
-
-    @answers
-    def services(self, context: Context) -> list[Service]:
-        with self._service.store.reading() as tx:
-            schedulers, shards, hosts = tx.schedulers(), tx.shards(), tx.hosts()
-        living = self._service.ownership.living()
-        return [
-            Service(
-                kind="scheduler",
-                name=one.name,
-                up=one.name in living,
-                heard_at=one.heard_at,
-                shards=tuple(shard.name for shard in shards if shard.owner == one.name),
-            )
-            for one in schedulers
-        ] + [
-            Service(kind="agent", name=host.name, up=host.alive, heard_at=host.heard_at, shards=(host.shard,))
-            for host in hosts
-        ]
 
     @answers
     def health(self, context: Context) -> str:

@@ -1,4 +1,4 @@
-"""Requests of operators on slots, cards, hosts and their libraries, which are part of `services.scheduler.endpoint`."""
+"""Requests of operators on hardware and the pool's processes, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
+from fpga_pool.model.fields import ProcessId
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Page, SlotDetail
+from fpga_pool.model.messages.requests import Page, Service, SlotDetail
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.gangs import GangProcessor, Processor, with_processes
+from fpga_pool.model.objects.hosts import ApiProcess, api_process_name, superfluous_processes
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.shared.cards import (
@@ -39,6 +41,50 @@ class HardwareRequests:
     """Answers operators; every change is committed before it is answered."""
 
     _service: SchedulerService
+
+    # Processes
+
+    @answers
+    def services(self, context: Context) -> list[Service]:
+        with self._service.store.reading() as tx:
+            schedulers, shards, hosts, apis = tx.schedulers(), tx.shards(), tx.hosts(), tx.api_processes()
+        living, now_s = self._service.ownership.living(), self._service.clock()
+        return [
+            Service(
+                kind="scheduler",
+                name=one.name,
+                up=one.name in living,
+                heard_at=one.heard_at,
+                shards=tuple(shard.name for shard in shards if shard.owner == one.name),
+            )
+            for one in schedulers
+        ] + [
+            *(
+                Service(kind="agent", name=host.name, up=host.alive, heard_at=host.heard_at, shards=(host.shard,))
+                for host in hosts
+            ),
+            *(
+                Service(kind="api", name=one.name, up=one.is_up(now_s), heard_at=one.heard_at, shards=())
+                for one in apis
+                if not one.is_forgotten(now_s)
+            ),
+        ]
+
+    @answers
+    def announce(self, context: Context, process: ProcessId, ending: bool) -> None:
+        store, now_s = self._service.store, self._service.clock()
+        # Its own name, which is signed, and the time of the pool: it has no say in what is known of any other process.
+        name = api_process_name(context["name"], process)
+        if ending:
+            store.forget(ApiProcess, name)
+            return
+        with store.looking() as tx:
+            superfluous = superfluous_processes(tx.api_processes(), name, now_s)
+        if superfluous:
+            store.forget(ApiProcess, *superfluous)
+        store.beat(name, now_s, ApiProcess)
+
+    # Hardware
 
     @answers
     def slots(self, context: Context, page: Page) -> Sequence[Slot]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fpga_pool.model.cycle import Transactions
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
-from fpga_pool.model.objects.pool import Shard
+from fpga_pool.model.objects.pool import Scheduler, Shard
 from fpga_pool.model.rules.shared.families import AnyFamily, Families
 from fpga_pool.model.rules.shared.reconcile import Repair, tick
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -241,7 +241,7 @@ class Ownership:
         """Release all shards, so that others take over immediately."""
         for name in self.shards():
             self._release(name)
-        self._attempt(lambda: self._store.forget_scheduler(self._name))
+        self._attempt(lambda: self._store.forget(Scheduler, self._name))
 
     # ------------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from fpga_pool.cli.admin import keys
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue, public_key
 from fpga_pool.model.objects.bitstreams import DesignManifest
-from fpga_pool.model.objects.hosts import Enrolment
+from fpga_pool.model.objects.hosts import ApiProcess, Enrolment
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, LeaseKind, Run, Slot, SlotState
 from fpga_pool.model.rules.shared.changes import new_lease
 from fpga_pool.rpc.identity import key_text
@@ -79,16 +79,18 @@ def test_a_purge_wants_an_age(manage, days):
     assert manage("db", "purge", "--older-than", days)[0] == 2
 
 
-def test_services_lists_schedulers_and_the_owners_of_shards(manage, tmp_path):
+def test_services_lists_schedulers_apis_and_the_owners_of_shards(manage, tmp_path):
     manage("db", "sync")
     store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
     store.beat("scheduler-1", 10.0)
+    store.beat("controller:7", 10.0, ApiProcess)
     store.ensure_shards(["shard-1", "shard-2"], 10.0)
     store.acquire_shard("shard-2", "scheduler-1", 11.0)
     store.close()
     rows = json.loads(manage("service", "list", "-f", "json")[1])
     assert [(row["kind"], row["name"], row["owner"]) for row in rows] == [
         ("scheduler", "scheduler-1", ""),
+        ("api", "controller:7", ""),
         ("shard", "shard-1", ""),
         ("shard", "shard-2", "scheduler-1"),
     ]

@@ -4,6 +4,8 @@ import pytest
 from sqlalchemy import event
 
 from fpga_pool.model.exceptions import Conflict, NotFound, StaleEpoch
+from fpga_pool.model.objects.hosts import ApiProcess
+from fpga_pool.model.objects.pool import Scheduler
 
 
 @pytest.fixture
@@ -124,9 +126,19 @@ def test_a_scheduler_is_known_by_its_beats(store):
     store.beat("one", now_s=5.0)
     store.beat("one", now_s=6.0)
     store.beat("two", now_s=6.0)
-    store.forget_scheduler("two")
+    store.forget(Scheduler, "two")
     with store.reading() as tx:
         assert [(known.name, known.heard_at, known.generation) for known in tx.schedulers()] == [("one", 6.0, 1)]
+
+
+def test_a_process_of_the_api_is_no_scheduler(store):
+    store.beat("one:1", 5.0, ApiProcess)
+    store.beat("one:1", 6.0, ApiProcess)
+    store.beat("one:2", 6.0, ApiProcess)
+    store.forget(ApiProcess, "one:2", "one:3")
+    with store.reading() as tx:
+        assert [(known.name, known.heard_at, known.generation) for known in tx.api_processes()] == [("one:1", 6.0, 1)]
+        assert tx.schedulers() == []
 
 
 def test_delivered_commands_leave_the_outbox_and_the_others_stay_in_order(store, shard, begin, outbox, make):

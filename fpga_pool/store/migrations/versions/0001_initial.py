@@ -61,12 +61,13 @@ def _create_schedulers() -> None:
         *_columns(INTEGER, "epoch", "pool_generation", "generation"),
         *_columns(NUMBER, "renewed_at"),
     )
-    _create(
-        "schedulers",
-        sa.Column("name", NAME, primary_key=True),
-        *_columns(INTEGER, "generation"),
-        *_columns(NUMBER, "heard_at"),
-    )
+    for processes in ("schedulers", "api_processes"):
+        _create(
+            processes,
+            sa.Column("name", NAME, primary_key=True),
+            *_columns(INTEGER, "generation"),
+            *_columns(NUMBER, "heard_at"),
+        )
 
 
 def _create_enrolments() -> None:
