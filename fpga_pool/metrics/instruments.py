@@ -1,19 +1,26 @@
 """The metrics of one process: counted as things happen, or read from the process's state when they are scraped."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from fpga_pool.metrics.table import LABELS, OTHER, SCRAPE_ERRORS, Kind, Metric
+from fpga_pool.model.exceptions import InvalidInput
 
 LOG = logging.getLogger(__name__)
+
+#: The environment variable with the directory in which prometheus_client keeps what several processes record.
+DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,28 @@ class Instruments:
                 return OTHER
             known.add(value)
         return value
+
+
+def check_directory() -> None:
+    """Raise InvalidInput if processes are to record in a directory where they cannot."""
+    directory = os.environ.get(DIRECTORY)
+    if directory is not None and not (Path(directory).is_dir() and os.access(directory, os.W_OK | os.X_OK)):
+        raise InvalidInput(f"{DIRECTORY}: expected a directory in which this process may write, found {directory!r}")
+
+
+def recorded_by_all() -> WSGIApplication:
+    """Return the WSGI application that answers scrapes with what all processes have recorded in the directory.
+
+    InvalidInput if there is none.  What is read at a scrape, such as the memory of a process, is not among it.
+    """
+    registry = CollectorRegistry()
+    try:
+        MultiProcessCollector(registry)
+    except ValueError:
+        found = os.environ.get(DIRECTORY, "")
+        raise InvalidInput(f"{DIRECTORY}: expected the directory of the API's processes, found {found!r}") from None
+    app: WSGIApplication = make_wsgi_app(registry)
+    return app
 
 
 def _recorded(metric: Metric, registry: CollectorRegistry) -> Any:

@@ -13,13 +13,13 @@ from fpga_pool.api.presence import announced
 from fpga_pool.api.stack import api_identity, make_application
 from fpga_pool.cli.daemons.process import complain, configure
 from fpga_pool.conf.services import NOAUTH
+from fpga_pool.metrics.instruments import check_directory
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
+from fpga_pool.wsgi import FAILED
 
 CONFIG_FILES = "OS_FPGA_POOL_CONFIG_FILES"
-#: Exit status where the application cannot be made: with any other one gunicorn starts the worker again for ever.
-FAILED = 3
 
 
 def make() -> WSGIApplication:
@@ -32,6 +32,7 @@ def make() -> WSGIApplication:
 
 def _make() -> WSGIApplication:
     """Return the configured application; connections are made at the first request, after the server has forked."""
+    check_directory()
     files = [path for path in os.environ.get(CONFIG_FILES, "").split(";") if path]
     conf = configure(cfg.CONF, "fpga-pool-api", [f"--config-file={path}" for path in files], plans=False)
     if conf.api.auth_strategy == NOAUTH:

@@ -1,0 +1,15 @@
+"""`fpga_pool.wsgi.metrics:application`: the metrics of all processes that serve `fpga_pool.wsgi.api`, for Prometheus.
+
+They record in the directory that the variable PROMETHEUS_MULTIPROC_DIR names.  It is served by itself, at an address of
+the management network: nobody who asks is authenticated.
+"""
+
+from fpga_pool.cli.daemons.process import complain
+from fpga_pool.metrics.instruments import recorded_by_all
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.wsgi import FAILED
+
+try:
+    application = recorded_by_all()
+except InvalidInput as error:
+    raise SystemExit(complain("fpga_pool.wsgi.metrics", error, FAILED)) from None
