@@ -1,15 +1,12 @@
 """Versioned notifications of a pool of processes on a real RabbitMQ, by a way of their own that is parted meanwhile."""
 
 import contextlib
-import uuid
 
-import oslo_messaging as messaging
 import pytest
-from oslo_config import cfg
 
 from fpga_pool.client import JobSpec
 from fpga_pool.model.objects.pool import BatchState
-from fpga_pool.rpc.transport import EXCHANGE
+from support.notified import listening
 from support.relay import Relay
 from support.scraping import Scrape
 from support.servers.server import free_port
@@ -22,50 +19,19 @@ def relay(rabbitmq):
         yield relay
 
 
-class Told:
-    """Notes what it is told."""
-
-    def __init__(self):
-        self.seen = []
-
-    def note(self, priority, event_type, payload):
-        self.seen.append((priority, event_type, payload))
-
-    def info(self, context, publisher_id, event_type, payload, metadata):
-        self.note("info", event_type, payload)
-
-    def warn(self, context, publisher_id, event_type, payload, metadata):
-        self.note("warn", event_type, payload)
-
-    def of(self, event_type, priority="info"):
-        return [payload for *what, payload in list(self.seen) if what == [priority, event_type]]
-
-
 @pytest.fixture
-def topic():
-    return f"fpga-{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def told(rabbitmq, topic):
-    told = Told()
-    transport = messaging.get_notification_transport(cfg.CONF, rabbitmq.url)
-    target = messaging.Target(exchange=EXCHANGE, topic=topic)
-    listening = messaging.get_notification_listener(transport, [target], [told], "threading")
-    listening.start()
-    yield told
-    listening.stop()
-    listening.wait()
-    transport.cleanup()
+def told(rabbitmq):
+    with listening(rabbitmq.url) as told:
+        yield told
 
 
 @pytest.mark.timeout(600)
 def test_what_happens_is_told_and_work_goes_on_while_nobody_takes_it(
-    deployment, rabbitmq, mariadb_url, relay, topic, told, tmp_path
+    deployment, rabbitmq, mariadb_url, relay, told, tmp_path
 ):
     port = free_port()
     options = {
-        "oslo_messaging_notifications": {"driver": "messagingv2", "topics": topic, "transport_url": relay.url},
+        "oslo_messaging_notifications": {"driver": "messagingv2", "topics": told.topic, "transport_url": relay.url},
     }
     own = {"scheduler-1": {"metrics": {"enabled": True, "scheduler_port": port}}}
     pool = deployment(rabbitmq.url, mariadb_url, agents=2, options=options, own=own)
