@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,11 +27,12 @@ from fpga_pool.api.operation import (
     requested,
     state_of,
 )
-from fpga_pool.api.personas import AS_CREATE_BATCH, CATALOGUE, INSPECTOR, MEMBER, OPERATOR, READER
+from fpga_pool.api.personas import CATALOGUE, INSPECTOR, MEMBER, OPERATOR, PROJECT, READER, Persona
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.counters import HostLoad
+from fpga_pool.model.messages.plans import PlannedBatch, PlannedGang, PlannedPipeline, PlannedTask
 from fpga_pool.model.messages.queries import (
     CardQuery,
     CountersQuery,
@@ -57,7 +59,6 @@ from fpga_pool.model.messages.requests import (
     JobList,
     Page,
     PipelineDetail,
-    PlannedBatch,
     PoolCounts,
     Receipts,
     Service,
@@ -123,6 +124,15 @@ def _family(
                   handle=cancel, query=ProjectQuery, noun=noun, status=202,
                   summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
     )  # fmt: skip
+
+
+def _plan(noun: str, path: str, wanted: type, planned: type, request_of: Callable[[Call], Any]) -> Operation:
+    """Return how a dry run of a thing of a kind is made: who may create it may also ask for that."""
+    return Operation(method="POST", path=path, name=f"plan_{noun}",
+                     persona=Persona(f"rule:fpga_pool:create_{noun}", (PROJECT,)), body=wanted,
+                     handle=lambda call: getattr(scheduler(), f"plan_{noun}")(request_of(call)),
+                     summary=f"Plan a {noun} as if it was created now; nothing is stored.",
+                     answer={"plan": planned})  # fmt: skip
 
 
 def _create_batch(call: Call) -> Any:
@@ -288,13 +298,15 @@ OPERATIONS = (
               handle=_tickets, body=TicketRequests,
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
-    Operation(method="POST", path="/v1/plans", name="plan_batch", persona=AS_CREATE_BATCH,
-              handle=lambda call: scheduler().plan_batch(_batch_request(call)), body=BatchRequest,
-              answer={"plan": PlannedBatch},
-              summary="Plan a batch as if it was created now; nothing is stored."),
     Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
               handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
               summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
+    _plan("batch", "/v1/plans", BatchRequest, PlannedBatch, _batch_request),
+    *(_plan(noun, f"/v1/plans/{noun}s", wanted, planned, partial(requested, wanted)) for noun, wanted, planned in (
+        ("gang", GangRequest, PlannedGang),
+        ("pipeline", PipelineRequest, PlannedPipeline),
+        ("task", TaskRequest, PlannedTask),
+    )),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),

@@ -34,8 +34,6 @@ READER = Persona("rule:project_reader", (PROJECT,))
 MEMBER = Persona("rule:project_member or rule:project_manager", (PROJECT,))
 #: Batches that are planned before those of others.
 RAISED = Persona("rule:project_manager or rule:admin", (PROJECT,))
-#: Who may create a batch may also ask for its dry run.
-AS_CREATE_BATCH = Persona("rule:fpga_pool:create_batch", (PROJECT,))
 #: What every tenant needs of the pool: functions, and addresses of hosts.
 CATALOGUE = Persona("rule:project_reader or rule:system_reader or rule:service or rule:admin", (PROJECT, SYSTEM))
 #: What shows work of all projects.

@@ -7,6 +7,8 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from fpga_pool.client import filters as f
+from fpga_pool.client.calls.bodies import gang_body, task_body
+from fpga_pool.client.calls.plans import DryRuns
 from fpga_pool.client.lane import Lanes
 from fpga_pool.client.resources import next_marker, read, read_all, segment
 from fpga_pool.client.session import CREATE_PATIENCE_S, DEFAULT_ENDPOINT, ApiSession, Login, create
@@ -18,7 +20,6 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     JobList,
     PipelineDetail,
-    PlannedBatch,
     Receipt,
     Service,
     SlotDetail,
@@ -43,7 +44,7 @@ Listed = TypeVar("Listed", Batch, Design, Gang, Job, Task, Slot, Card, Host, Gan
 _PAGE = 1000
 
 
-class PoolApi:
+class PoolApi(DryRuns):
     """One pool, seen by one project; threads may share it."""
 
     def __init__(
@@ -123,14 +124,6 @@ class PoolApi:
             return self.job_list(uuid, with_batch=True)
 
         return create(self._http, JobList, "", body, look, patience_s, params={"wait_s": wait_s})
-
-    def plan(self, jobs: Sequence[JobRequest], **options: Unpack[f.BatchOptions]) -> PlannedBatch:
-        """Return what would become of a batch if it was created now, with the errors of `create_batch`.
-
-        TooManyRequests where the pool plans others without storing them for longer than a minute.
-        """
-        answer = self._http.call("POST", "/v1/plans", body={"jobs": to_plain(jobs), **f.as_body(options)})
-        return read(PlannedBatch, answer, "plan")
 
     def batches(self, limit: int | None = None, **filters: Unpack[f.NamedWorkFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
@@ -241,10 +234,8 @@ class PoolApi:
 
         `image` names what its guests run, "" = what their hosts have for all; `command` is for the image to read.
         """
-        body: dict[str, object] = {"processes": processes, "runtime_s": runtime_s, "cpu_usage": cpu_usage}
-        body |= {name: text for name, text in (("image", image), ("command", command)) if text}
         uuid = uuid or str(uuid4())
-        body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
+        body = {"uuid": uuid, "name": name} | gang_body(processes, runtime_s, cpu_usage, work_s, image, command)
         return create(self._http, Gang, "gang", body, lambda: self.gang(uuid).gang, CREATE_PATIENCE_S)
 
     def gangs(self, limit: int | None = 100, **filters: Unpack[f.NamedWorkFilters]) -> list[Gang]:
@@ -304,8 +295,7 @@ class PoolApi:
         It gets a slot for each share, or as many as one of its `shapes` says.
         """
         uuid = uuid or str(uuid4())
-        body = {"uuid": uuid, "name": name, "function": function, "topology": str(topology)}
-        body |= {"shares": to_plain(shares), "shapes": to_plain(shapes)}
+        body = {"uuid": uuid, "name": name} | task_body(function, shares, topology, shapes)
         return create(self._http, Task, "task", body, lambda: self.task(uuid).task, patience_s)
 
     def tasks(self, limit: int | None = 100, **filters: Unpack[f.TaskFilters]) -> list[Task]:

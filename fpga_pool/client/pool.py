@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, require_same
+from fpga_pool.client.calls.bodies import share_requests, subtask_requests
 from fpga_pool.client.filters import (
     BatchOptions,
     CardFilters,
@@ -31,8 +32,8 @@ from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PlannedBatch, PoolCounts, WorkCount
-from fpga_pool.model.messages.work import DesignContent, JobRequest, ShareRequest, SubtaskRequest
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PoolCounts, WorkCount
+from fpga_pool.model.messages.work import DesignContent, JobRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card
 from fpga_pool.model.objects.gangs import GangProcessor
@@ -54,14 +55,9 @@ class TaskRunner(BatchRunner):
         self._shapes = shapes
 
     def _submit(self, requests: Sequence[JobRequest]) -> tuple[Task, None]:
-        shares = [
-            ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
-            for job in requests
-        ]
-        function = requests[0].function
         created = self._api.create_task(
-            function,
-            shares,
+            requests[0].function,
+            share_requests(requests),
             topology=self._topology,
             shapes=self._shapes,
             name=self._name,
@@ -79,17 +75,7 @@ class PipelineRunner(BatchRunner):
         self._subtasks = subtasks
 
     def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch, None]:
-        subtasks = [
-            SubtaskRequest(
-                uuid=job.uuid,
-                name=subtask.name,
-                function=subtask.function,
-                after=subtask.after,
-                requester=subtask.requester,
-                input_bytes=job.input_bytes,
-            )
-            for job, subtask in zip(requests, self._subtasks, strict=True)
-        ]
+        subtasks = subtask_requests(requests, self._subtasks)
         created = self._api.create_pipeline(
             subtasks, name=self._name, uuid=self.batch_uuid, patience_s=self._settings.patience_s
         )
@@ -309,10 +295,6 @@ class Client(PoolApi):
         if not failed:
             raise InvalidInput(f"batch {batch_uuid}: of {counted(len(stored), 'job')} none has failed")
         return failed
-
-    def dry_run(self, jobs: Iterable[JobSpec], **options: Unpack[BatchOptions]) -> PlannedBatch:
-        """Return what would become of a batch if it was created now; nothing is stored, loaded or sent."""
-        return self.plan(job_requests(read_inputs(jobs)), **options)
 
     def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
         """Continue a batch that a client has left, or was killed over, and return when all its results are here.

@@ -22,7 +22,6 @@ from fpga_pool.model.messages.requests import (
     JobDetail,
     Page,
     PipelineDetail,
-    PlannedBatch,
     PoolCounts,
     Receipt,
     SourceTicket,
@@ -44,8 +43,9 @@ from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller, signed_again
+from fpga_pool.rpc.calls.dry_runs import DryRunCalls
+from fpga_pool.rpc.calls.hardware import HardwareCalls
 from fpga_pool.rpc.gathering import Gatherer, SignedClient
-from fpga_pool.rpc.hardware_calls import HardwareCalls
 from fpga_pool.rpc.identity import INTRODUCING, Identity, Role
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, calls
@@ -63,7 +63,8 @@ LONGEST_WAIT_S = 5.0
 HEALTH_S = 3.0
 #: Calls whose timeout is another than that of the client: of the largest batches, and of bitstreams.
 _TIMEOUTS_S = {
-    **dict.fromkeys(("create_batch", "plan_batch", "create_pipeline"), CREATE_S),
+    **dict.fromkeys(("create_batch", "create_pipeline"), CREATE_S),
+    **dict.fromkeys(("plan_batch", "plan_gang", "plan_pipeline", "plan_task"), CREATE_S),
     **dict.fromkeys(("create_design", "design_content", "load_design"), CREATE_S),
     "heartbeat": BEAT_S,
     "health": HEALTH_S,
@@ -71,7 +72,7 @@ _TIMEOUTS_S = {
 
 
 @calls
-class SchedulerCalls(HardwareCalls):
+class SchedulerCalls(DryRunCalls, HardwareCalls):
     """What tenants, operators and agents ask of any scheduler."""
 
     def health(self) -> str:
@@ -84,9 +85,6 @@ class SchedulerCalls(HardwareCalls):
 
         The answer waits up to `wait_s` for places; it has the jobs that have one, with tickets for small inputs.
         """
-
-    def plan_batch(self, request: BatchRequest) -> PlannedBatch:
-        """Return what would become of a batch; nothing is stored."""
 
     def batches(self, page: Page) -> list[Batch]:
         """Return a page of the batches."""

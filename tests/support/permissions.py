@@ -38,6 +38,9 @@ ALLOWED = {
     "change_batch": USE,
     "create_tickets": USE,
     "plan_batch": USE,
+    "plan_gang": USE,
+    "plan_pipeline": USE,
+    "plan_task": USE,
     "confirm_results": USE,
     "list_slots": INSPECT,
     "show_slot": INSPECT,
@@ -69,7 +72,6 @@ ALLOWED = {
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES: dict[str, dict[str, Any]] = {
     "create_batch": {"jobs": [JOB]},
-    "plan_batch": {"jobs": [JOB]},
     "change_batch": {"held": False},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
     "create_task": {"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]},
@@ -88,6 +90,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "change_card": {"drain": False},
     "set_quota": {"jobs": 5},
 }
+BODIES |= {f"plan_{noun}": BODIES[f"create_{noun}"] for noun in ("batch", "gang", "pipeline", "task")}
 
 
 def expected_status(operation: Operation, persona: str, owner: str, named: str | None, succeeded: int) -> int:

@@ -1,4 +1,4 @@
-"""`fpga-pool batch` and `job`: batches that exist, their jobs, and what would become of a batch."""
+"""`fpga-pool batch` and `job`: batches that exist, and their jobs."""
 
 import argparse
 import time
@@ -8,13 +8,12 @@ from typing import Any
 
 from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, OneWork, Several
-from fpga_pool.cli.client.columns import Columns, One, Shown, Table, as_jobs, as_lines, single, table
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_jobs, single
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import Client
-from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, PlannedBatch, PlannedJob
+from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
 
 _WATCH_INTERVAL_S = 0.5
@@ -58,6 +57,11 @@ def prospects(detail: BatchDetail | PipelineDetail) -> Mapping[str, Any]:
         "ends_at": detail.ends_at,
         "late_s": as_late(detail.late_s),
     }
+
+
+def as_late(late_s: float | None) -> Shown:
+    """Return by how much a deadline is missed; None = it is not."""
+    return Shown(late_s, "" if late_s is None else f"late by {late_s:.3f} s")
 
 
 class List(NewestLister):
@@ -236,40 +240,3 @@ class ShowJob(OneWork):
 
     def details(self, found: JobDetail) -> One:
         return single(found.job, self.COLUMNS, pending_reason=found.pending_reason, expected_at=found.expected_at)
-
-
-# ---- Plans of batches that are not created
-
-
-def as_late(late_s: float | None) -> Shown:
-    """Return by how much a deadline is missed; None = it is not."""
-    return Shown(late_s, "" if late_s is None else f"late by {late_s:.3f} s")
-
-
-def _as_jobs(jobs: Sequence[PlannedJob]) -> Shown:
-    return as_lines(to_plain(jobs), map(_line, jobs))
-
-
-def _line(job: PlannedJob) -> str:
-    if job.start_s is None or job.end_s is None:
-        return f"{job.index}  {job.name}  waits"
-    return f"{job.index}  {job.name}  {job.slot}  {job.start_s:.3f} to {job.end_s:.3f} s"
-
-
-_PLAN = (
-    *("policy", "jobs", "input_bytes", "planned_makespan_s", "lower_bound_s", "planned_completion_s"),
-    *("completion_bound_s", "ends_at"),
-    ("late_s", lambda plan: as_late(plan.late_s)),
-    *("pending_reason", "expected_at"),
-    ("job_list", lambda plan: _as_jobs(plan.job_list)),
-)
-
-
-def outlook(plan: PlannedBatch) -> One:
-    """Return a plan as one object."""
-    return single(plan, _PLAN)
-
-
-def job_table(plan: PlannedBatch) -> Table:
-    """Return the jobs of a plan, for formats of rows."""
-    return table(plan.job_list, ("index", "name", "function", "host", "slot", "start_s", "end_s"))

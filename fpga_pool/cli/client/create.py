@@ -12,9 +12,10 @@ from cliff.formatters.base import SingleFormatter
 from cliff.show import ShowOne
 
 from fpga_pool.cli.arguments import deadline, positive_count
-from fpga_pool.cli.client.base import LongLister, PoolShowOne, fitting, named_as, require_columns
-from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority, job_table, outlook
-from fpga_pool.cli.client.columns import One, Table, inline, names, results_table, table
+from fpga_pool.cli.client.base import LongLister, PoolCommand, fitting, named_as, require_columns
+from fpga_pool.cli.client.batch import BATCHES, SHORT_BATCHES, add_priority
+from fpga_pool.cli.client.columns import Table, inline, names, results_table, table
+from fpga_pool.cli.client.plans.shown import AnyPlan, outlook, part_table
 from fpga_pool.cli.client.progress import add_streams, following
 from fpga_pool.cli.command import FAILED, Interrupted, one_line
 from fpga_pool.cli.files import header_of, read_batch
@@ -25,6 +26,7 @@ from fpga_pool.client.inputs import grouped_by_size
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import Goal
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.messages.plans import PlannedBatch
 from fpga_pool.model.objects.pool import Batch, JobState
 from fpga_pool.model.values import counted
 
@@ -51,7 +53,24 @@ class _Results(LongLister):
         return super().produce_output(parsed_args, column_names, rows)
 
 
-class CreateWork(_Results):
+class Wanted(PoolCommand):
+    """A command on work that does not exist yet."""
+
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        _add_function(parser, required=True)
+        self.add_choices(parser)
+        add_header(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
+
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is a kind's own."""
+
+    def dry_run(self, parsed_args: argparse.Namespace) -> AnyPlan:
+        """Return what would become of it if it was created now."""
+        raise NotImplementedError
+
+
+class CreateWork(Wanted, _Results):
     """Run jobs, one for each file, to their end."""
 
     #: What the files make, and what a row of the results is called by.
@@ -73,24 +92,24 @@ class CreateWork(_Results):
             action="store_true",
             help="end as soon as the pool holds all files; `batch fetch` gets the results, from any machine",
         )
-
-    def add_work(self, parser: argparse.ArgumentParser) -> None:
-        _add_function(parser, required=True)
-        self.add_choices(parser)
-        add_header(parser)
-        parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
+        ends.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would be planned, when it would end, and its lower bound; nothing is stored or sent",
+        )
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
         """Return what each row of the results is called."""
         return parsed_args.files or [outcome.name for outcome in result.jobs]
 
-    def add_choices(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is a kind's own."""
-
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         raise NotImplementedError
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Run it and show what came of it; or show what would."""
+        if parsed_args.dry_run:
+            plan = self.dry_run(parsed_args)
+            return outlook(plan) if self._shows_one(parsed_args) else part_table(plan)
         require_columns(parsed_args, (*names(BATCHES), self.ROW, *_RESULTS))  # before the results are fetched
         if parsed_args.no_wait:
             return table([self._submit(parsed_args)], BATCHES)
@@ -109,6 +128,16 @@ class CreateWork(_Results):
         finally:
             if parsed_args.output_dir is None and not _has_large_results(directory):
                 shutil.rmtree(directory)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Show a plan as one object, where the format has such."""
+        if self._shows_one(parsed_args):
+            self.formatter = fitting(parsed_args, column_names, self.formatter)
+            return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
+        return super().produce_output(parsed_args, column_names, data)
+
+    def _shows_one(self, parsed_args: argparse.Namespace) -> bool:
+        return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
 
     def _submit(self, parsed_args: argparse.Namespace) -> Batch:
         """Return what was created, once the pool holds all files."""
@@ -134,7 +163,7 @@ class CreateWork(_Results):
         return Interrupted(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
-class _OfBatch:
+class OfBatch(Wanted):
     """What commands on a batch that does not exist yet take."""
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
@@ -183,8 +212,22 @@ class _OfBatch:
             raise InvalidInput("--groups is for jobs without a group; the batch file names groups of its own")
         return name, grouped_by_size(specs, parsed_args.groups)
 
+    def options(self, parsed_args: argparse.Namespace) -> BatchOptions:
+        """Return the options that were given."""
+        after = [self.uuid_of_work("batch", one) for one in parsed_args.after]
+        options: BatchOptions = {"policy": parsed_args.policy, "after": after}
+        if parsed_args.priority is not None:
+            options["priority"] = parsed_args.priority
+        if parsed_args.deadline is not None:
+            options["deadline_at"] = parsed_args.deadline
+        return options
 
-class Create(_OfBatch, CreateWork):
+    def dry_run(self, parsed_args: argparse.Namespace) -> PlannedBatch:
+        _, specs = self.work(parsed_args)
+        return self.client.dry_run(specs, **self.options(parsed_args))
+
+
+class Create(OfBatch, CreateWork):
     """Run a batch, one job for each file, or those that a batch file describes, to its end.
 
     Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
@@ -193,12 +236,6 @@ class Create(_OfBatch, CreateWork):
     def add_ends(self, ends: Any) -> None:
         super().add_ends(ends)
         ends.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show what would be planned: makespan, its lower bound, slots and times; nothing is stored, "
-            "loaded or sent",
-        )
-        ends.add_argument(
             "--hold",
             action="store_true",
             help="end as soon as the batch is stored, which gets no slots until `batch release`; `batch attach` sends "
@@ -206,56 +243,19 @@ class Create(_OfBatch, CreateWork):
         )
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        return self.client.runner(parsed_args.specs, **_options(parsed_args), **options)
+        return self.client.runner(parsed_args.specs, **parsed_args.options, **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         """Run it and show what came of it; or show what would, or what is held back."""
-        name, parsed_args.specs = self.work(parsed_args)
-        parsed_args.after = [self.uuid_of_work("batch", one) for one in parsed_args.after]
-        parsed_args.name = parsed_args.name or name
-        options = _options(parsed_args)
-        if parsed_args.hold:
-            options["held"] = True
-            held = self.client.create(parsed_args.specs, name=parsed_args.name, **options)
-            return table([held], BATCHES)
-        if not parsed_args.dry_run:
+        if parsed_args.dry_run:
             return super().take_action(parsed_args)
-        plan = self.client.dry_run(parsed_args.specs, **options)
-        return outlook(plan) if self._shows_one(parsed_args) else job_table(plan)
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show a plan as one object, where the format has such."""
-        if self._shows_one(parsed_args):
-            self.formatter = fitting(parsed_args, column_names, self.formatter)
-            return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
-        return super().produce_output(parsed_args, column_names, data)
-
-    def _shows_one(self, parsed_args: argparse.Namespace) -> bool:
-        return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
-
-
-class Plan(_OfBatch, PoolShowOne):
-    """Show what would be planned of a batch, as `batch create --dry-run` does; nothing is stored, loaded or sent.
-
-    Example: fpga-pool plan create --function sha256 --requester node-1 a.bin b.bin
-    """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        self.add_work(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
-        _, specs = self.work(parsed_args)
-        parsed_args.after = [self.uuid_of_work("batch", one) for one in parsed_args.after]
-        return outlook(self.client.dry_run(specs, **_options(parsed_args)))
-
-
-def _options(parsed_args: argparse.Namespace) -> BatchOptions:
-    options: BatchOptions = {"policy": parsed_args.policy, "after": parsed_args.after}
-    if parsed_args.priority is not None:
-        options["priority"] = parsed_args.priority
-    if parsed_args.deadline is not None:
-        options["deadline_at"] = parsed_args.deadline
-    return options
+        name, parsed_args.specs = self.work(parsed_args)
+        parsed_args.options = self.options(parsed_args)
+        parsed_args.name = parsed_args.name or name
+        if parsed_args.hold:
+            held = self.client.create(parsed_args.specs, name=parsed_args.name, held=True, **parsed_args.options)
+            return table([held], BATCHES)
+        return super().take_action(parsed_args)
 
 
 class Retry(Create):

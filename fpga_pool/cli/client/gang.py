@@ -3,11 +3,15 @@
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fpga_pool.cli.arguments import number_that, positive_count
 from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneWork, Pages, PoolShowOne
 from fpga_pool.cli.client.columns import One, Shown, as_lines, join, single
+from fpga_pool.cli.client.create import Wanted
+from fpga_pool.cli.client.plans.shown import outlook
 from fpga_pool.client import Client
+from fpga_pool.model.messages.plans import PlannedGang
 from fpga_pool.model.messages.requests import GangDetail
 from fpga_pool.model.objects.gangs import Process
 
@@ -27,13 +31,10 @@ def duration_s(text: str) -> float:
 _usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, above 0 and 1 at most")
 
 
-class Create(PoolShowOne):
-    """Queue a gang of N concurrent processes, one per CPU.
+class OfGang(Wanted):
+    """What commands on a gang that does not exist yet take."""
 
-    Example: fpga-pool gang create --processes 4 --runtime 1h30m --name weather
-    """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="number of processes")
         parser.add_argument(
             "--runtime",
@@ -50,7 +51,6 @@ class Create(PoolShowOne):
             metavar="U",
             help="share of a dedicated processor that each process uses (default: 1)",
         )
-        parser.add_argument("--name", default="", help="name of the gang")
         parser.add_argument(
             "--image",
             default="",
@@ -67,17 +67,38 @@ class Create(PoolShowOne):
             help="actual run time of simulated processes (default: --runtime)",
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> One:
-        gang = self.client.create_gang(
-            parsed_args.processes,
-            parsed_args.runtime,
-            parsed_args.cpu_usage,
-            name=parsed_args.name,
-            work_s=parsed_args.work,
-            image=parsed_args.image,
-            command=parsed_args.command,
+    def given(self, parsed_args: argparse.Namespace) -> tuple[int, float, float]:
+        """Return its size and what its processes take."""
+        return parsed_args.processes, parsed_args.runtime, parsed_args.cpu_usage
+
+    def options(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the options that were given."""
+        return {"work_s": parsed_args.work, "image": parsed_args.image, "command": parsed_args.command}
+
+    def dry_run(self, parsed_args: argparse.Namespace) -> PlannedGang:
+        return self.client.dry_run_gang(*self.given(parsed_args), **self.options(parsed_args))
+
+
+class Create(OfGang, PoolShowOne):
+    """Queue a gang of N concurrent processes, one per CPU.
+
+    Example: fpga-pool gang create --processes 4 --runtime 1h30m --name weather
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.add_work(parser)
+        parser.add_argument("--name", default="", help="name of the gang")
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would become of it: processors, start and end; nothing is stored or started",
         )
-        return single(gang, _SUMMARY)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        if parsed_args.dry_run:
+            return outlook(self.dry_run(parsed_args))
+        options = self.options(parsed_args)
+        return single(self.client.create_gang(*self.given(parsed_args), name=parsed_args.name, **options), _SUMMARY)
 
 
 LISTED = ("uuid", "name", "state", "processes", "runtime_s", "migrations", "kills", "swaps", "created_at")

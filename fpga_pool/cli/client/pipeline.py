@@ -9,24 +9,32 @@ from xml.sax.saxutils import escape
 from fpga_pool.cli.client import batch
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One
-from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.client.create import CreateWork, Wanted
 from fpga_pool.cli.files import read_pipeline
 from fpga_pool.client import BatchResult, BatchRunner, Client
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.plans import PlannedPipeline
 from fpga_pool.model.messages.requests import PipelineDetail
 from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
-class Create(CreateWork):
+class OfPipeline(Wanted):
+    """What commands on a pipeline that does not exist yet take."""
+
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", type=Path, help="pipeline file (TOML)")
+
+    def dry_run(self, parsed_args: argparse.Namespace) -> PlannedPipeline:
+        return self.client.dry_run_pipeline(read_pipeline(parsed_args.file)[1])
+
+
+class Create(OfPipeline, CreateWork):
     """Run the pipeline that a file describes to its end, and fetch the results that no other subtask reads.
 
     Example: fpga-pool pipeline create pipeline.toml --output-dir results
     """
 
     NOUN, ROW = "pipeline", "subtask"
-
-    def add_work(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", metavar="FILE", type=Path, help="pipeline file (TOML)")
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         name, subtasks = read_pipeline(parsed_args.file)

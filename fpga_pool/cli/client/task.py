@@ -6,22 +6,18 @@ from typing import Any
 
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneWork
 from fpga_pool.cli.client.columns import One, as_jobs, single
-from fpga_pool.cli.client.create import CreateWork
+from fpga_pool.cli.client.create import CreateWork, Wanted
 from fpga_pool.cli.files import header_of
 from fpga_pool.client import Client
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.plans import PlannedTask
 from fpga_pool.model.messages.requests import TaskDetail
 from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
-class Create(CreateWork):
-    """Run a task, one slot for each file or as many as a shape says, all at once, to its end.
-
-    Example: fpga-pool task create --function sha256 --requester node-1 --topology ring a.bin b.bin
-    """
-
-    NOUN = "task"
+class OfTask(Wanted):
+    """What commands on a task that does not exist yet take."""
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -42,16 +38,25 @@ class Create(CreateWork):
             "model); may be repeated, and the task gets one of these shapes (default: one slot per file)",
         )
 
+    def options(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the options that were given."""
+        given = {name: getattr(parsed_args, name) for name in ("requester", "topology", "shapes")}
+        return given | {"header": header_of(parsed_args.header)}
+
+    def dry_run(self, parsed_args: argparse.Namespace) -> PlannedTask:
+        return self.client.dry_run_task(parsed_args.function, parsed_args.files, **self.options(parsed_args))
+
+
+class Create(OfTask, CreateWork):
+    """Run a task, one slot for each file or as many as a shape says, all at once, to its end.
+
+    Example: fpga-pool task create --function sha256 --requester node-1 --topology ring a.bin b.bin
+    """
+
+    NOUN = "task"
+
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
-        return self.client.task_runner(
-            parsed_args.function,
-            parsed_args.files,
-            requester=parsed_args.requester,
-            topology=parsed_args.topology,
-            shapes=parsed_args.shapes,
-            header=header_of(parsed_args.header),
-            **options,
-        )
+        return self.client.task_runner(parsed_args.function, parsed_args.files, **self.options(parsed_args), **options)
 
 
 def _shape(text: str) -> TaskShape:

@@ -138,46 +138,6 @@ class JobDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """Where and when a job of a batch would compute; "" and None where it would wait for a place."""
-
-    #: Position in the batch.
-    index: int
-    name: str
-    function: str
-    requester: str
-    input_bytes: int
-    host: str = ""
-    slot: str = ""
-    #: Relative to the plan's `dispatched_at`.
-    start_s: Number | None = None
-    end_s: Number | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedBatch:
-    """What would become of a batch if it was created now: fields are those of `Batch`, None where none would be."""
-
-    policy: str
-    jobs: int
-    input_bytes: int
-    dispatched_at: Moment | None
-    planned_makespan_s: Number | None
-    lower_bound_s: Number | None
-    planned_completion_s: Number | None
-    completion_bound_s: Number | None
-    #: When its last job would end, UTC seconds.
-    ends_at: Moment | None
-    #: By how much that would be after its deadline; None = it would not, or there is none.
-    late_s: Number | None
-    #: As in `BatchDetail`, of the jobs that would wait.
-    pending_reason: str
-    expected_at: Moment | None
-    #: By index.
-    job_list: tuple[PlannedJob, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineDetail:
     """A pipeline with its subtasks: the jobs of the batch that has its uuid."""
 

@@ -42,6 +42,7 @@ from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, Context, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.designs import DesignRequests
+from fpga_pool.services.scheduler.dry_runs.requests import DryRunRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
 from fpga_pool.services.scheduler.ownership import log_repairs
 from fpga_pool.services.scheduler.requests import TenantRequests
@@ -59,7 +60,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(DesignRequests, HardwareRequests, TenantRequests):
+class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, TenantRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET

@@ -14,7 +14,6 @@ from fpga_pool.model.messages.requests import (
     GangDetail,
     Page,
     PipelineDetail,
-    PlannedBatch,
     PoolCounts,
     SourceTicket,
     TaskDetail,
@@ -144,15 +143,6 @@ class TenantRequests:
         if not batch.withheld:
             service.work_arrived("online" if service.policies.online.is_online(batch.policy) else "batch")
         return batch, limits
-
-    @answers
-    def plan_batch(self, context: Context, request: BatchRequest) -> PlannedBatch:
-        wanted = self._with_policy(request)
-        if is_proving("batch", wanted.policy):
-            raise InvalidInput(
-                f"policy: {wanted.policy!r} plans for as long as its proof takes, so there is no dry run with it"
-            )
-        return self._service.dry_run(wanted)
 
     @answers
     def change_batch(

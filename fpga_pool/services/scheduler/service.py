@@ -18,12 +18,9 @@ from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import QuotaExceeded, StorageFull
 from fpga_pool.model.lifecycle.notifications import NOTIFIED, Notification, notifications
 from fpga_pool.model.lifecycle.slot import LeaseBroken
-from fpga_pool.model.messages.requests import PlannedBatch
-from fpga_pool.model.messages.work import BatchRequest, DesignRequest, WorkRequest
-from fpga_pool.model.objects.pool import Batch, Job, Lease, Shard
+from fpga_pool.model.messages.work import DesignRequest, WorkRequest
+from fpga_pool.model.objects.pool import Lease, Shard
 from fpga_pool.model.objects.quotas import Amounts, ProjectLimits, QuotaLimits
-from fpga_pool.model.rules.batch.admission import admit_batch
-from fpga_pool.model.rules.batch.dry_run import DryRun
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.admission import check_quota
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
@@ -40,6 +37,7 @@ from fpga_pool.services.scheduler.cloud.instances import Departures, Instances
 from fpga_pool.services.scheduler.cloud.placement import loops as placement_loops
 from fpga_pool.services.scheduler.cloud.tier_migrations import LOOK_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
+from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.enrolment import KeyRing
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
@@ -49,7 +47,6 @@ from fpga_pool.services.scheduler.planner import (
     WITHDRAW_S,
     Calibrator,
     DesignCatalogue,
-    DryRuns,
     Planner,
     prepare,
     quick,
@@ -231,30 +228,10 @@ class SchedulerService:
         """Return the limits of a project that Keystone keeps; None where the pool keeps them."""
         return None if self.unified_limits is None else self.unified_limits(project_id)
 
-    def dry_run(self, request: BatchRequest) -> PlannedBatch:
-        """Return what would be planned for a batch, which is not stored; errors are those of its creation.
-
-        TooManyRequests where another dry run takes place. No transaction is open while the policy decides.
-        """
-        pool, now_s = self.settings.pool, self.clock()
-        with self.dry_runs.turn(request.project_id):
-            with self.store.reading() as tx:
-                in_use = used(tx.connection, request.project_id, request.amounts)
-                self._check_quota(tx, Batch, request, self.limits_of(tx, request.project_id), in_use)
-                visible, everything = self.designs.visible(tx, request.project_id), self.designs.everything(tx)
-                batch, jobs = admit_batch(tx, request, visible, pool, now_s)
-                tx.refuse_stored(Batch, [batch.uuid])
-                tx.refuse_stored(Job, [job.uuid for job in jobs])
-            return DryRun(
-                batch,
-                jobs,
-                reading=self.store.reading,
-                catalogue=everything,
-                settings=pool,
-                policies=self.policies,
-                now_s=now_s,
-                rng=np.random.default_rng(self.settings.seed),
-            ).run()
+    def check_quota_now(self, tx: SqlTransaction, kind: type, request: WorkRequest) -> None:
+        """Raise QuotaExceeded if the project of a request would have more than it may, were it admitted now."""
+        in_use = used(tx.connection, request.project_id, request.amounts)
+        self._check_quota(tx, kind, request, self.limits_of(tx, request.project_id), in_use)
 
     def _check_quota(
         self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits, used: Amounts

@@ -34,6 +34,8 @@ NAMED_ELSEWHERE = [
     ("function", "POST", "/v1/batches", {"jobs": [JOB | {"function": "<uuid>"}]}),
     ("function", "POST", "/v1/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
     ("function", "POST", "/v1/tasks", BODIES["create_task"] | {"function": "<uuid>"}),
+    ("function", "POST", "/v1/plans/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
+    ("function", "POST", "/v1/plans/tasks", BODIES["plan_task"] | {"function": "<uuid>"}),
     ("function", "POST", "/v1/designs", BODIES["create_design"] | {"name": "copy", "simulates": "<uuid>"}),
 ]
 

@@ -1,4 +1,4 @@
-"""Dry runs of batches over the REST API, on the real rules."""
+"""Dry runs over the REST API, on the real rules."""
 
 import pytest
 from oslo_config import cfg
@@ -65,20 +65,70 @@ def test_a_plan_beyond_the_quota_is_forbidden(api, pool):
     assert (answer.status_code, answer.json["errors"][0]["code"]) == (403, "fpga_pool.quota_exceeded")
 
 
+SHARE = {"requester": "node-1", "input_bytes": 1000}
+OTHERS = {
+    "tasks": {"function": "sha256", "shares": [SHARE]},
+    "gangs": {"processes": 2, "runtime_s": 60, "cpu_usage": 0.5},
+    "pipelines": {"subtasks": [JOB | {"name": "a"}, {"name": "b", "function": "sha256", "after": ["a"]}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("nouns", "parts", "field"),
+    [("tasks", "share_list", "slot"), ("gangs", "process_list", "processor"), ("pipelines", "subtask_list", "slot")],
+)
+def test_plans_of_all_kinds_say_where_and_when_and_store_nothing(api, pool, nouns, parts, field):
+    answer = api.post(f"/v1/plans/{nouns}", json=OTHERS[nouns] | {"name": "n"})
+    assert answer.status_code == 200, answer.text
+    plan = answer.json["plan"]
+    assert all(part["host"].startswith("node-") and part[field].startswith(part["host"]) for part in plan[parts])
+    assert plan["pending_reason"] == ""
+    assert plan["lower_bound_s"] > 0
+    assert plan["expected_at"] < plan["ends_at"]
+    assert api.get(f"/v1/{nouns}").json[nouns] == api.get("/v1/jobs").json["jobs"] == []
+    assert pool.tx.leases() == []
+
+
+@pytest.mark.parametrize(
+    ("nouns", "change"),
+    [
+        ("tasks", {"shares": []}),
+        ("tasks", {"shares": [SHARE] * 2}),  # no host has two slots
+        ("tasks", {"function": "sha3"}),
+        ("tasks", {"more": 1}),
+        ("gangs", {"processes": 1000}),
+        ("gangs", {"cpu_usage": 2}),
+        ("pipelines", {"subtasks": [JOB | {"name": "a", "function": "sha3"}]}),
+        ("pipelines", {"subtasks": [{"name": "b", "function": "sha256", "after": ["a"]}]}),
+    ],
+)
+def test_plans_of_all_kinds_are_refused_as_the_creation_is(api, nouns, change):
+    planned, created = (api.post(path, json=OTHERS[nouns] | change) for path in (f"/v1/plans/{nouns}", f"/v1/{nouns}"))
+    assert planned.status_code == created.status_code == 400
+    assert planned.json["errors"][0]["detail"] == created.json["errors"][0]["detail"]
+
+
 def test_one_dry_run_too_many_is_429(api, pool):
     pool.breaks["plan_batch"] = [TooManyRequests("another dry run is being planned")]
     answer = api.post("/v1/plans", json={"jobs": [JOB]})
     assert (answer.status_code, answer.json["errors"][0]["code"]) == (429, "fpga_pool.too_many_requests")
 
 
-def test_a_policy_file_that_forbids_to_create_batches_forbids_to_plan_them(pool, tmp_path):
-    (tmp_path / "policy.yaml").write_text('"fpga_pool:create_batch": "role:submitter"\n')
+@pytest.mark.parametrize(
+    ("noun", "path", "body"),
+    [
+        ("batch", "/v1/plans", {"jobs": [JOB]}),
+        *((nouns.removesuffix("s"), f"/v1/plans/{nouns}", body) for nouns, body in OTHERS.items()),
+    ],
+)
+def test_a_policy_file_that_forbids_to_create_things_forbids_to_plan_them(pool, tmp_path, noun, path, body):
+    (tmp_path / "policy.yaml").write_text(f'"fpga_pool:create_{noun}": "role:submitter"\n')
     (tmp_path / "api.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
     conf = cfg.ConfigOpts()
     conf([f"--config-file={tmp_path}/api.conf"], project="fpga_pool")
     api = create_app(pool, enforcer=make_enforcer(conf)).test_client()
     for roles, status in (("member", 403), ("submitter", 200)):
-        answer = api.post("/v1/plans", json={"jobs": [JOB]}, headers={"X-Roles": roles})
+        answer = api.post(path, json=body, headers={"X-Roles": roles})
         assert (roles, answer.status_code) == (roles, status)
 
 

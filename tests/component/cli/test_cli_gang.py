@@ -20,6 +20,22 @@ def test_a_gang_is_created_listed_shown_and_cancelled(run):
     assert run("gang", "cancel", made["uuid"]).status == 1
 
 
+def test_a_dry_run_of_a_gang_shows_its_processors_and_stores_nothing(run):
+    words = ["--processes", 2, "--runtime", "1h", "--cpu-usage", 0.6]
+    plan = run("gang", "create", "--dry-run", "--name", "n", *words, "-f", "json").json
+    assert (plan["tier"], plan["trial"], plan["ahead"], plan["lower_bound_s"]) == ("foreground", False, 0, 3600.0)
+    assert [one["processor"] for one in plan["process_list"]] == ["node-1/pcpu/0", "node-2/pcpu/0"]
+    planned = run("plan", "create", "gang", *words)
+    assert "0  node-1/pcpu/0  foreground" in planned.out
+    assert max(map(len, planned.out.splitlines())) <= 80
+    assert run("gang", "list", "-f", "json").json == []
+    assert run("gang", "create", "--dry-run", "--processes", 9, "--runtime", "1h").status == 2
+    run("gang", "create", *words[:4])
+    waits = run("plan", "create", "gang", *words, "-f", "json").json
+    assert (waits["ahead"], waits["process_list"]) == (1, [])
+    assert waits["pending_reason"] == "too few processors are idle"
+
+
 def test_a_gang_says_what_its_machines_run(run):
     words = ["--processes", 1, "--runtime", "1h", "--image", "solver", "--command", "run 3 times", "-f", "json"]
     made = run("gang", "create", *words).json

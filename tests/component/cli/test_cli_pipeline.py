@@ -42,6 +42,19 @@ def write(tmp_path):
     return file
 
 
+def test_a_dry_run_of_a_pipeline_shows_all_its_subtasks_and_stores_nothing(run, write):
+    text = FILE.replace('"aes"', '"sha256"').replace('header = "key.bin"', "")
+    plan = run("pipeline", "create", "--dry-run", write(text), "-f", "json").json
+    left, right, both = plan["subtask_list"]
+    assert (left["slot"], right["slot"]) != ("", "")
+    assert both["start_s"] >= max(left["end_s"], right["end_s"])
+    assert plan["planned_makespan_s"] == both["end_s"] >= plan["lower_bound_s"] > 0
+    planned = run("plan", "create", "pipeline", write(text))
+    assert "2  both  node-" in planned.out
+    assert max(map(len, planned.out.splitlines())) <= 80
+    assert run("pipeline", "list", "-f", "json").json == []
+
+
 def test_a_file_describes_a_pipeline(write):
     name, subtasks = read_pipeline(path := write())
     assert name == "backup"

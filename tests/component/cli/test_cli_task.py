@@ -31,6 +31,25 @@ def test_the_shapes_of_a_malleable_task_are_listed_and_shown(run, pool, serve):
     assert run("task", "show", made.uuid, "-f", "json").json["shapes"] == "4, 1:2.5"
 
 
+def test_a_dry_run_of_a_task_shows_slots_and_times_and_stores_nothing(run, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"12345")
+    words = ["--function", "sha256", "--requester", "node-1", "--shape", "1:2.5", tmp_path / "a.bin"]
+    plan = run("task", "create", "--dry-run", *words, "-f", "json").json
+    assert (plan["slots"], plan["loads"], plan["ahead"], plan["input_bytes"]) == (1, 1, 0, 5)
+    assert (plan["lower_bound_s"], plan["pending_reason"]) == (2.5, "")
+    (share,) = plan["share_list"]
+    assert (share["name"], share["slot"], share["loads"]) == ("a.bin", plan["slot_list"][0], True)
+    planned = run("plan", "create", "task", *words)
+    assert f"0  a.bin  {share['slot']}  " in planned.out
+    assert max(map(len, planned.out.splitlines())) <= 80
+    assert run("plan", "create", "task", *words, "-f", "json").json.keys() == plan.keys()
+    head, row = run("task", "create", "--dry-run", *words, "-f", "csv").out.splitlines()
+    assert head == '"index","name","function","host","slot","start_s","end_s","loads"'
+    assert row.startswith('0,"a.bin","sha256","node-1",')
+    assert run("task", "list", "-f", "json").json == []
+    assert run("task", "create", "--dry-run", "--no-wait", *words).status == 2
+
+
 def test_a_task_that_is_not_there_fails_in_one_line(run):
     answer = run("task", "show", "00000000-0000-0000-0000-000000000000")
     assert (answer.status, answer.err.count("\n")) == (1, 1)

@@ -61,5 +61,5 @@ def test_commands_are_listed_as_wide_as_the_terminal(app, words):
     assert app.run(words) == 0
     shown = app.stdout.getvalue()
     assert [line for line in shown.splitlines() if len(line) > 80] == []
-    listed = re.findall(r"^  (\w+(?: \w+)?)  +\w", shown.partition("\nCommands:\n")[2], re.MULTILINE)
+    listed = re.findall(r"^  (\w+(?: \w+)*)  +\w", shown.partition("\nCommands:\n")[2], re.MULTILINE)
     assert listed == sorted(name for name, _ in app.command_manager)

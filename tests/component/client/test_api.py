@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 from oslo_messaging import MessagingTimeout
 
-from fpga_pool.client import Client, JobSpec
+from fpga_pool.client import Client, JobSpec, Subtask
 from fpga_pool.model import exceptions
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.rpc.hardware_calls import EVERYTHING
+from fpga_pool.model.objects.tasks import TaskShape
+from fpga_pool.rpc.calls.hardware import EVERYTHING
 
 
 def job(**changes):
@@ -249,6 +250,19 @@ def test_a_dry_run_waits_for_its_turn_and_stores_nothing(client, pool, monkeypat
     pool.breaks["plan_batch"] = [busy]
     with pytest.raises(exceptions.TooManyRequests):
         client.plan([job()])
+
+
+def test_dry_runs_of_tasks_gangs_and_pipelines_take_what_their_runs_take(client):
+    task = client.dry_run_task("sha256", [b"x" * 5], requester="node-1", shapes=[TaskShape(1, 2.5)], header=b"head")
+    assert (task.slots, task.input_bytes, task.lower_bound_s) == (1, 9, 2.5)
+    assert [share.slot for share in task.share_list] == list(task.slot_list)
+    gang = client.dry_run_gang(2, 60.0, 0.5, command="x")
+    assert (gang.tier, len(gang.process_list), gang.ends_at) == ("foreground", 2, gang.expected_at + 60.0)
+    subtasks = [Subtask("a", "sha256", b"12345", "node-1"), Subtask("b", "sha256", after=("a",))]
+    pipeline = client.dry_run_pipeline(subtasks)
+    assert [one.name for one in pipeline.subtask_list] == ["a", "b"]
+    assert pipeline.planned_makespan_s == pipeline.subtask_list[1].end_s
+    assert client.tasks() == client.gangs() == client.pipelines() == []
 
 
 def test_a_dry_run_takes_what_a_run_takes(client):

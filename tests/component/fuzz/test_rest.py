@@ -12,7 +12,6 @@ UUID = "12345678-1234-1234-1234-123456789abc"
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 BODIES = {
     "create_batch": {"name": "n", "policy": "ect", "jobs": [JOB | {"uuid": UUID, "name": "a"}]},
-    "plan_batch": {"name": "n", "policy": "ect", "jobs": [JOB | {"uuid": UUID, "name": "a"}]},
     "create_gang": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5, "work_s": 5.0, "command": "x"},
     "create_task": {
         "function": "sha256", "topology": "line", "shares": [{"requester": "node-1", "input_bytes": 5}],
@@ -26,6 +25,7 @@ BODIES = {
     "change_slot": {"drain": False, "reason": "r"},
     "set_quota": {"jobs": 5, "input_bytes": -1},
 }  # fmt: skip
+BODIES |= {f"plan_{noun}": BODIES[f"create_{noun}"] for noun in ("batch", "gang", "pipeline", "task")}
 #: Values of parameters; of those that are known, and of others.
 VALUES = st.sampled_from(
     ["1", "0", "-1", "1e300", "nan", "99999999999999999999", UUID, "e30=", "bnVsbA==", "\0"]

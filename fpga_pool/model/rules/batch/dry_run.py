@@ -1,58 +1,26 @@
 """What becomes of a batch: of one that is stored why it waits; of one that is not its plan, by the rules that plan."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from fpga_pool.core.types import BatchPlan
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
-from fpga_pool.model.messages.requests import BatchDetail, PlannedBatch, PlannedJob
+from fpga_pool.model.messages.plans import PlannedBatch, PlannedJob
+from fpga_pool.model.messages.requests import BatchDetail
 from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, Job
 from fpga_pool.model.rules.batch.family import BatchView, NewPlan
 from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, planned_s, usable
 from fpga_pool.model.rules.batch.planning import promise
 from fpga_pool.model.rules.batch.replanning import promise_among_others
-from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
-from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.model.transaction import PendingBatch, Transaction
+from fpga_pool.model.rules.shared.dry_runs import DryRunContext, pending_batch, supposed
+from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed, shared
-
-#: Begins a transaction that reads a shard, given by its name.
-Reading = Callable[[str], AbstractContextManager[Transaction]]
 
 #: Why work waits that nothing keeps from a place.
 ABOUT_TO_BE_PLANNED = "it is about to be planned"
-
-
-class _Supposed:
-    """A shard that is read as it is, but for the work that waits: one batch, and no other."""
-
-    def __init__(self, tx: Transaction, batch: Batch, jobs: Sequence[Job]) -> None:
-        self._tx, self._batch, self._jobs = tx, batch, jobs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tx, name)
-
-    def pending_batches(self) -> Mapping[str, PendingBatch]:
-        pending = PendingBatch(
-            created_at=self._batch.created_at,
-            policy=self._batch.policy,
-            functions=frozenset(job.function for job in self._jobs),
-            jobs=len(self._jobs),
-            largest_input_bytes=max(job.input_bytes for job in self._jobs),
-        )
-        return {self._batch.uuid: pending}
-
-    def batch(self, uuid: str) -> Batch:
-        return self._batch if uuid == self._batch.uuid else self._tx.batch(uuid)
-
-    def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
-        return self._jobs
 
 
 class DryRun:
@@ -62,33 +30,14 @@ class DryRun:
     ----------
     batch, jobs
         As `admission.admit_batch` returns them.
-    reading
-        Begins transactions; none is open while a policy decides.
-    catalogue, settings, policies
-        As of the families of a shard.
-    now_s
-        The present, UTC seconds.
-    rng
-        Random generator of the policies.
+    context
+        What it is made with.
 
     """
 
-    def __init__(
-        self,
-        batch: Batch,
-        jobs: Sequence[Job],
-        *,
-        reading: Reading,
-        catalogue: Catalogue,
-        settings: PoolSettings,
-        policies: PoolPolicies,
-        now_s: float,
-        rng: np.random.Generator,
-    ) -> None:
-        self._batch, self._jobs = batch, jobs
-        self._reading, self._now_s, self._rng = reading, now_s, rng
-        self._catalogue, self._settings, self._policies = catalogue, settings, policies
-        self._is_planned = not policies.online.is_online(batch.policy)
+    def __init__(self, batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> None:
+        self._batch, self._jobs, self._context = batch, jobs, context
+        self._is_planned = not context.policies.online.is_online(batch.policy)
         #: By index, for those that would get a place.
         self._placed: dict[int, PlannedJob] = {}
         #: Why others would wait, and until when.
@@ -104,7 +53,7 @@ class DryRun:
         for shard, jobs in sorted(by_shard.items()):
             promised = self._plan(shard, jobs) if self._is_planned else None
             if promised is not None:
-                planned, _ = BATCH.transition(planned, promised, self._now_s)
+                planned, _ = BATCH.transition(planned, promised, self._context.now_s)
             self._explain(shard, [job for job in jobs if job.index not in self._placed])
         begins_at, makespan_s = planned.dispatched_at, planned.planned_makespan_s
         ends_at = None if begins_at is None or makespan_s is None else begins_at + makespan_s
@@ -119,21 +68,19 @@ class DryRun:
 
     def _plan(self, shard: str, jobs: Sequence[Job]) -> BatchPlanned | None:
         """Return what the plan of a shard's part would promise; None = there would be none."""
+        context, batch = self._context, self._batch
+        pending = pending_batch(batch, jobs)
 
-        @contextmanager
-        def reading() -> Iterator[Transaction]:
-            with self._reading(shard) as tx:
-                yield cast("Transaction", _Supposed(tx, self._batch, jobs))
+        def suppose(tx: Transaction) -> Transaction:
+            """Return the shard as it is, but for the work that waits: this batch, and no other."""
+            return supposed(
+                tx,
+                pending_batches=lambda: {batch.uuid: pending},
+                batch=lambda uuid: batch if uuid == batch.uuid else tx.batch(uuid),
+                pending_jobs=lambda _: jobs,
+            )
 
-        decided = Cycle(
-            new_families(self._catalogue, self._settings, self._policies).batches,
-            reading=reading,
-            transactions=reading,
-            dispatch=lambda: None,
-            clock=lambda: self._now_s,
-            timer=lambda: self._now_s,
-            rng=self._rng,
-        ).dry_run()
+        decided = context.decide(context.families().batches, lambda: context.supposing(shard, suppose))
         if decided is None:
             return None
         look, decision = decided
@@ -144,10 +91,10 @@ class DryRun:
             request, plan = decision.wanted.request, decision.wanted.plan
             rows = np.arange(len(request.jobs))
             self._place(look.view, request, plan, rows.tolist())
-            return promise(request.problem, plan, rows, self._now_s + look.view.snap.lead_s, {})
+            return promise(request.problem, plan, rows, context.now_s + look.view.snap.lead_s, {})
         asked, found = decision.wanted.asked, decision.wanted.found
         self._place(look.view, asked.request, found.plan, asked.pending.tolist())
-        return promise_among_others(asked, found, asked.pending, self._now_s + self._settings.dispatch_lead_s)
+        return promise_among_others(asked, found, asked.pending, context.now_s + context.settings.dispatch_lead_s)
 
     def _place(self, view: BatchView, request: PlanRequest, plan: BatchPlan, rows: Sequence[int]) -> None:
         hosts = view.snap.view.hosts
@@ -163,9 +110,10 @@ class DryRun:
 
     def _explain(self, shard: str, unplaced: Sequence[Job]) -> None:
         """Note why jobs would wait for a place, and whether others wait already for those of the rest."""
-        with self._reading(shard) as tx:
+        context = self._context
+        with context.reading(shard) as tx:
             functions = {job.function for job in unplaced}
-            detail = batch_detail(tx, self._batch, functions, self._catalogue, self._now_s)
+            detail = batch_detail(tx, self._batch, functions, context.catalogue, context.now_s)
             waiting = {function for batch in tx.pending_batches().values() for function in batch.functions}
         if unplaced and not self._is_planned:
             self._reasons.append(f"policy {self._batch.policy} plans nothing: each job gets a place when one is free")
@@ -179,13 +127,7 @@ class DryRun:
 
 
 def _unplaced(job: Job) -> PlannedJob:
-    return PlannedJob(
-        index=job.index,
-        name=job.name,
-        function=job.function,
-        requester=job.requester,
-        input_bytes=job.input_bytes,
-    )
+    return PlannedJob(**shared(job, PlannedJob))
 
 
 # ---- What can be said of a batch that is stored

@@ -21,9 +21,7 @@ _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
-    """Store a gang that waits; it belongs to the emptiest shard that is wide enough.
-
-    It is expected to run as long as the last `last_runs` gangs of its user did; 0, or fewer of them = as it requests.
+    """Store a gang that waits.
 
     Raises
     ------
@@ -33,6 +31,17 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: 
         If the gang exists already.
 
     """
+    gang = admit_gang(tx, request, now_s, last_runs)
+    tx.add(gang)
+    return gang
+
+
+def admit_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
+    """Return a gang as `create_gang` stores it; InvalidInput as there.
+
+    It belongs to the emptiest shard that is wide enough, and is expected to run as long as the last `last_runs` gangs
+    of its user did; 0, or fewer of them = as it requests.
+    """
     work_s = request.runtime_s if request.work_s is None else request.work_s
     for name, seconds in (("runtime_s", request.runtime_s), ("work_s", work_s)):
         if not 0 < seconds <= LONGEST_S:
@@ -40,15 +49,13 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: 
     if not 0 < request.cpu_usage <= 1:
         raise InvalidInput(f"cpu_usage: expected a share of a processor, above 0, 1 at most; got {request.cpu_usage!r}")
     check_guest(request.image, request.command)
-    gang = Gang(
+    return Gang(
         **shared(request, Gang) | {"work_s": work_s},
         created_at=now_s,
         expected_s=_expected_s(tx, request, last_runs),
         shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
         history=created(now_s, GangState.QUEUED),
     )
-    tx.add(gang)
-    return gang
 
 
 def _expected_s(tx: Transaction, request: GangRequest, last_runs: int) -> float | None:

@@ -43,8 +43,10 @@ from fpga_pool.model.rules.gang.changes import (
 )
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
-_TO_BACKGROUND = frozenset({How.START_BEHIND, How.TRY})
+#: Moves to the background; all others lead to the foreground.
+TO_BACKGROUND = frozenset({How.START_BEHIND, How.TRY})
 _CORE_TIER = {Tier.FOREGROUND: IN_FRONT, Tier.BACKGROUND: BEHIND}
 
 
@@ -220,6 +222,12 @@ def end_trials(tx: Transaction, now_s: float) -> list[Gang]:
     return [end_trial(tx, gang, now_s) for gang in tx.open_gangs() if _is_over(gang, now_s)]
 
 
+def without_ended_trials(gangs: Iterable[Gang], now_s: float) -> Iterator[Gang]:
+    """Yield gangs as they are when the trials whose time is up have ended."""
+    for gang in gangs:
+        yield changed(gang, trial_ends_at=None) if _is_over(gang, now_s) else gang
+
+
 def _is_over(gang: Gang, now_s: float) -> bool:
     return gang.trial_ends_at is not None and gang.trial_ends_at <= now_s
 
@@ -235,7 +243,7 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
         known = view.gangs[move.gang]
         gang = tx.gang(known.uuid)
         names = [view.processors[index].name for index in move.processors]
-        tier = Tier.BACKGROUND if move.how in _TO_BACKGROUND else Tier.FOREGROUND
+        tier = Tier.BACKGROUND if move.how in TO_BACKGROUND else Tier.FOREGROUND
         places = {place_of(name, tier) for name in names}
         if gang.generation != known.generation or places & held or not usable.issuperset(names):
             break
@@ -254,7 +262,7 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
 def remembered(view: GangView, moves: Sequence[Move], moved: Sequence[Gang]) -> Seen | None:
     """Return what the next view remembers of this one; None if a move to the foreground was no longer possible."""
     put_off = moves[len(moved) :]
-    return view.seen(put_off) if all(move.how in _TO_BACKGROUND for move in put_off) else None
+    return view.seen(put_off) if all(move.how in TO_BACKGROUND for move in put_off) else None
 
 
 def _commit(
@@ -306,10 +314,13 @@ def _end_all(tx: Transaction, processes: Iterable[Process], event: object, now_s
 def gang_outlooks(tx: Transaction, settings: PoolSettings, policy: GangPolicy, now_s: float) -> dict[str, GangOutlook]:
     """Return the outlook of the gangs of the shard that wait for the foreground, by uuid."""
     view = gang_view(tx, settings, policy, now_s)
-    if view is None:
-        return {}
+    return {} if view is None else outlooks_in(view)
+
+
+def outlooks_in(view: GangView) -> dict[str, GangOutlook]:
+    """Return the outlook of the gangs of a view that wait for the foreground, by uuid."""
     said = [GangOutlook(gang=gang.uuid, reason=why, expected_at=None) for gang, why in view.left_out]
-    for found in outlook(view.tiers, now_s):
+    for found in outlook(view.tiers, view.now_s):
         gang = view.gangs[found.gang]
         reason = f"{found.why.value}; {gang.reason}" if gang.reason else found.why.value
         expected_at = found.begin_s if math.isfinite(found.begin_s) else None

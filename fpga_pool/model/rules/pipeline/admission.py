@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
-from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Slot
+from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Job, Slot
 from fpga_pool.model.rules.shared.admission import (
     as_stored,
     check_function,
@@ -26,7 +26,7 @@ from fpga_pool.model.transaction import Transaction
 def create_pipeline(
     tx: Transaction, request: PipelineRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> Batch:
-    """Store a pipeline as a batch whose jobs, by index, follow their predecessors; all of it belongs to one shard.
+    """Store a pipeline as a batch whose jobs, by index, follow their predecessors.
 
     Raises
     ------
@@ -36,6 +36,15 @@ def create_pipeline(
         If the pipeline or a subtask of it exists already.
 
     """
+    batch, jobs = admit_pipeline(tx, request, catalogue, settings, now_s)
+    tx.add(batch, *jobs)
+    return batch
+
+
+def admit_pipeline(
+    tx: Transaction, request: PipelineRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> tuple[Batch, list[Job]]:
+    """Return a pipeline as `create_pipeline` stores it, all of it in one shard; InvalidInput as there."""
     _check_sizes(request, settings)
     order = _in_order(request.subtasks)
     requesters = known_requesters(tx, tx.hosts(), request.subtasks, request.project_id)
@@ -48,7 +57,7 @@ def create_pipeline(
     shard = _shard_for({subtask.function for subtask in order}, slots, catalogue, open_jobs(tx, slots))
     uuids = {subtask.name: subtask.uuid for subtask in order}
     batch, jobs = as_stored(request, PIPELINE_POLICY, order, [shard] * len(order), now_s)
-    jobs = [
+    return batch, [
         replace(
             job,
             predecessors=tuple(uuids[name] for name in subtask.after),
@@ -56,8 +65,6 @@ def create_pipeline(
         )
         for job, subtask in zip(jobs, order, strict=True)
     ]
-    tx.add(batch, *jobs)
-    return batch
 
 
 def _check_sizes(request: PipelineRequest, settings: PoolSettings) -> None:

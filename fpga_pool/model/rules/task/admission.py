@@ -10,7 +10,7 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.messages.work import JobRequest, TaskRequest
 from fpga_pool.model.objects.history import created
-from fpga_pool.model.objects.pool import Slot
+from fpga_pool.model.objects.pool import Batch, Job, Slot
 from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, check_batch
@@ -26,7 +26,7 @@ from fpga_pool.model.values import counted, shared
 def create_task(
     tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> Task:
-    """Store a task that waits, and its shares; it belongs to the emptiest shard that could hold it.
+    """Store a task that waits, and its shares.
 
     Raises
     ------
@@ -35,6 +35,18 @@ def create_task(
     DuplicateId
         If the task or a share of it exists already.
 
+    """
+    task, batch, shares = admit_task(tx, request, catalogue, settings, now_s)
+    tx.add(batch, *shares, task)
+    return task
+
+
+def admit_task(
+    tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> tuple[Task, Batch, list[Job]]:
+    """Return a task as `create_task` stores it with the batch of its shares; InvalidInput as there.
+
+    It belongs to the emptiest shard that could hold it.
     """
     count = len(request.shares)
     if not 1 <= count <= MOST_SLOTS:
@@ -54,8 +66,7 @@ def create_task(
         history=created(now_s, TaskState.QUEUED),
     )
     batch, jobs = as_stored(request, TASK_POLICY, requested, [shard] * count, now_s)
-    tx.add(batch, *jobs, task)
-    return task
+    return task, batch, jobs
 
 
 def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:

@@ -6,7 +6,7 @@ changed.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -251,31 +251,50 @@ def _place(
     now_s: float,
 ) -> Task:
     """Send the shares of a task to its slots; `last` is the order of the last job of each queue."""
-    count = len(choice.slots)
-    loads = any(tx.slot(name).function != task.function for name in choice.slots)
-    start_s = choice.wait_s + (view.load_s[task.uuid] if loads else 0.0)
-    share_s = choice.work_s / longest_queue(task.shares, count)
     batch = tx.batch(task.uuid)
     if batch.state is BatchState.PENDING:
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
-    before: Counter[str] = Counter()
-    for share in sorted(shares, key=attrgetter("index")):
-        slot = tx.slot(choice.slots[slot_of_share(share.index, task.shares, count)])
-        withdraw_from_former_host(tx, share, slot.host)
-        rank = before[slot.name]
-        before[slot.name] += 1
-        place = Planned(
-            host=slot.host,
-            slot=slot.name,
-            order=last.get(slot.name, -1) + 1 + rank,
+    places = list(share_places(tx, choice, shares, view.load_s[task.uuid]))
+    for place in places:
+        withdraw_from_former_host(tx, place.share, place.slot.host)
+        planned = Planned(
+            host=place.slot.host,
+            slot=place.slot.name,
+            order=last.get(place.slot.name, -1) + 1 + place.rank,
             dispatched_at=now_s,
-            start_s=start_s + rank * share_s,
-            end_s=start_s + (rank + 1) * share_s,
+            start_s=place.start_s,
+            end_s=place.end_s,
             transfer=(),
         )
-        change_job(tx, share, place, now_s)
-    ends_at = now_s + start_s + choice.work_s
-    return change_task(tx, tx.task(task.uuid), TaskPlaced(slots=count, ends_at=ends_at), now_s)
+        change_job(tx, place.share, planned, now_s)
+    ends_at = now_s + places[0].start_s + choice.work_s
+    return change_task(tx, tx.task(task.uuid), TaskPlaced(slots=len(choice.slots), ends_at=ends_at), now_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePlace:
+    """Where and when a share of a task computes: the `rank`th of its slot, in seconds from the decision."""
+
+    share: Job
+    slot: Slot
+    rank: int
+    start_s: float
+    end_s: float
+
+
+def share_places(tx: Transaction, choice: Choice, shares: Iterable[Job], load_s: float) -> Iterator[SharePlace]:
+    """Yield the places of all shares of a task, by index; its function takes `load_s` to load."""
+    task, count = choice.task, len(choice.slots)
+    slots = [tx.slot(name) for name in choice.slots]
+    start_s = choice.wait_s + (load_s if any(slot.function != task.function for slot in slots) else 0.0)
+    share_s = choice.work_s / longest_queue(task.shares, count)
+    before: Counter[str] = Counter()
+    for share in sorted(shares, key=attrgetter("index")):
+        slot = slots[slot_of_share(share.index, task.shares, count)]
+        rank = before[slot.name]
+        before[slot.name] += 1
+        begin_s = start_s + rank * share_s
+        yield SharePlace(share=share, slot=slot, rank=rank, start_s=begin_s, end_s=begin_s + share_s)
 
 
 # Telling -------------------------------------------------------------------------------------------------------

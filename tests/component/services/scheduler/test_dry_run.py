@@ -15,7 +15,7 @@ from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.model.values import changed
-from fpga_pool.services.scheduler.planner import DryRuns
+from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.store.tables import METADATA
 
 EVERYTHING = Page(limit=100)

@@ -1,0 +1,1 @@
+"""`fpga-pool plan`, and how plans are shown."""

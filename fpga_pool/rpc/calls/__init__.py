@@ -1,0 +1,1 @@
+"""Parts of what is called on schedulers, of which `rpc.scheduler_api` is made."""

@@ -1,0 +1,1 @@
+"""Plans of work that nobody has created."""
