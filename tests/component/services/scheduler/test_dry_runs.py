@@ -1,9 +1,10 @@
 """What a scheduler says would become of tasks, gangs and pipelines: what their creation then makes of them."""
 
+import threading
 import uuid
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from fpga_pool.model.exceptions import DuplicateId, FpgaPoolError, TooManyRequests
 from fpga_pool.model.flavor import Tier, Topology
@@ -252,6 +253,26 @@ def test_a_dry_run_stores_loads_and_sends_nothing(running, agent, kind):
     assert rows(running) == before
     assert [slot.function for slot in running.api.slots()] == [""] * 3
     assert agent.commands == agent.ahead == running.waiting() == []
+
+
+@pytest.mark.parametrize(("kind", "most"), [("task", 24), ("gang", 14), ("pipeline", 18)])
+def test_a_dry_run_only_reads_and_asks_the_database_little_whatever_its_size(running, agent, kind, most):
+    asked = []
+
+    def note(*call):
+        if threading.current_thread().name.startswith("ThreadPoolExecutor"):  # those that answer calls
+            asked.append(call[2])
+
+    event.listen(running.store.engine, "before_cursor_execute", note)
+    chain = [(f"s{number}", *([f"s{number - 1}"] if number else [])) for number in range(50)]
+    request = pipeline(agent, *chain) if kind == "pipeline" else ASK[kind](agent)
+    assert getattr(running.api, f"plan_{kind}")(request).ends_at is not None
+    everything = "\n".join(asked)
+    assert 0 < len(asked) <= most, everything
+    assert {statement.split()[0] for statement in asked} <= {"BEGIN", "SELECT", "COMMIT", "ROLLBACK", "WITH"}, (
+        everything
+    )
+    assert "BEGIN IMMEDIATE" not in everything
 
 
 def refusal(method, request):

@@ -30,7 +30,7 @@ def dry_run(catalogue):
         )  # fmt: skip
         with pool.tx() as tx:
             gang = admit_gang(tx, request, pool.now_s, pool.policy.last_runs)
-        return plan_gang(gang, context_of(pool, catalogue, gangs=pool.policy))
+        return plan_gang(gang, context_of(pool.tx, pool.now_s, catalogue, pool.settings, gangs=pool.policy))
 
     return plan
 

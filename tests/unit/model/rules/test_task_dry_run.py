@@ -44,7 +44,7 @@ def dry_run(tasks, count, topology="any", function="aes", shapes=()):
     with pool.tx() as tx:
         task, _, jobs = admit_task(tx, request, pool.catalogue, pool.settings, pool.now_s)
     settings = replace(pool.settings, task_patience_s=PATIENCE_S)
-    return plan_task(task, jobs, context_of(pool, pool.catalogue, tasks=tasks.policy, settings=settings))
+    return plan_task(task, jobs, context_of(pool.tx, pool.now_s, pool.catalogue, settings, tasks=tasks.policy))
 
 
 def some(chance):
