@@ -54,6 +54,10 @@ class Decision(Generic[WantedT]):
     #: Other work may wait for a decision, whatever comes of this one.
     again: bool = False
 
+    def explained(self, reason: str) -> str:
+        """Return why work would wait, with what could not be decided."""
+        return "; ".join(filter(None, (*(failure.message for failure in self.failures), reason)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fpga_pool.core.gangs.gangs import How, Move
+from fpga_pool.model.cycle import Decision
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.plans import PlannedGang, PlannedProcess
 from fpga_pool.model.objects.gangs import Gang, GangState
@@ -25,12 +26,12 @@ def plan_gang(gang: Gang, context: DryRunContext) -> PlannedGang:
     if decided is None:
         raise AssertionError("a gang that is open is decided on")
     look, decision = decided
-    return _planned(gang, look.view, decision.wanted or ())
+    return _planned(gang, look.view, decision)
 
 
-def _planned(gang: Gang, view: GangView, moves: Sequence[Move]) -> PlannedGang:
-    """Return what moves mean for a gang; the view is as they leave it."""
-    mine = [move for move in moves if view.gangs[move.gang].uuid == gang.uuid]
+def _planned(gang: Gang, view: GangView, decision: Decision[Sequence[Move]]) -> PlannedGang:
+    """Return what a decision means for a gang; the view is as its moves leave it."""
+    mine = [move for move in decision.wanted or () if view.gangs[move.gang].uuid == gang.uuid]
     tier, trial = None, False
     processes: tuple[PlannedProcess, ...] = ()
     if mine:
@@ -51,7 +52,7 @@ def _planned(gang: Gang, view: GangView, moves: Sequence[Move]) -> PlannedGang:
         tier=tier,
         trial=trial,
         lower_bound_s=gang.runtime_s,
-        pending_reason=said.reason if said else "",
+        pending_reason=decision.explained(said.reason if said else ""),
         expected_at=expected_at,
         process_list=processes,
     )

@@ -29,7 +29,9 @@ def plan_task(task: Task, shares: Sequence[Job], context: DryRunContext) -> Plan
     choice = next((one for one in decision.wanted or () if one.task.uuid == task.uuid), None)
     with context.supposing(task.shard, suppose) as tx:
         waits = _waits(tx, look.view, task, shares, context)
-        return waits if choice is None else _begins(tx, look.view, choice, shares, waits)
+        if choice is None:
+            return changed(waits, pending_reason=decision.explained(waits.pending_reason))
+        return _begins(tx, look.view, choice, shares, waits)
 
 
 def _waits(tx: Transaction, view: TaskView, task: Task, shares: Sequence[Job], context: DryRunContext) -> PlannedTask:

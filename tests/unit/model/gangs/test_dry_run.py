@@ -95,3 +95,11 @@ def test_trials_that_are_over_end_before_a_gang_is_planned(new_gang_pool, dry_ru
     plan = dry_run(pool, runtime_s=500.0)
     assert (plan.tier, plan.ahead) == (Tier.BACKGROUND, 1)
     agrees(pool, plan, runtime_s=500.0)
+
+
+def test_a_policy_that_fails_is_named(new_gang_pool, dry_run, monkeypatch):
+    pool = new_gang_pool()
+    monkeypatch.setattr(type(pool.policy), "decide", lambda *_: 1 / 0)
+    plan = dry_run(pool)
+    assert (plan.tier, plan.process_list) == (None, ())
+    assert plan.pending_reason.startswith("gang policy measy_plus failed; ")

@@ -86,3 +86,14 @@ def test_the_plan_of_a_task_comes_true(tasks, seed):
         assert [(one.slot, one.start_s, one.end_s) for one in plan.share_list] == [
             (share.slot, share.start_s, share.end_s) for share in shares
         ]
+
+
+def test_tasks_begin_in_order_of_arrival_where_the_policy_fails_and_one_that_waits_says_so(tasks):
+    tasks.policy.broken = True
+    assert dry_run(tasks, 4, "ring").slots == 4
+    for _ in range(2):
+        tasks.create(4)
+    plan = dry_run(tasks, 4, "ring")
+    assert plan.slots is None
+    assert plan.pending_reason.startswith("task policy lattice failed; ")
+    assert plan.pending_reason.endswith("not free at the same time")
