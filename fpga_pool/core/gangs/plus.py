@@ -150,11 +150,12 @@ class MeasyPlus(Measy):
 
         Behind usage f a process that uses u is expected to progress at p (1 - f) / u.
         """
-        if self._highest is None or self._highest[0] is not gangs:
+        known = self._highest  # read once: other shards, and dry runs, ask in threads of their own
+        if known is None or known[0] is not gangs:
             params = self._params
             used = np.where(gangs.width == 1, params.used_single, params.used_several)
             enough = 1.0 - params.least_rate * gangs.busiest / np.maximum(used, 1e-300)
             enough = np.where(used <= params.least_rate, _IDLE, np.minimum(params.usage_threshold, enough))
             short = gangs.estimate_s <= params.least_rate_from_s
-            self._highest = gangs, floats(np.where(short, params.usage_threshold, enough))
-        return self._highest[1]
+            known = self._highest = gangs, floats(np.where(short, params.usage_threshold, enough))
+        return known[1]

@@ -155,3 +155,24 @@ def test_a_trial_ends_when_another_gang_gets_to_its_foreground(make_view, decide
 def test_parameters_are_checked(name):
     with pytest.raises(ValueError, match=name):
         PlusParams(**{name: -0.1})
+
+
+def test_a_policy_that_several_threads_ask_answers_each_about_its_own_gangs(make_view):
+    """Another thread asks in the moment when the first has just noted what it found."""
+    one, other = make_view(2, (2, 9000, 0.5)).gangs, make_view(2, (1, 900), (2, 5000, 0.3)).gangs
+
+    class Interrupted(MeasyPlus):
+        noted = None
+
+        @property
+        def _highest(self):
+            return self.noted
+
+        @_highest.setter
+        def _highest(self, found):
+            self.noted = found
+            if found is not None and found[0] is one:
+                self._highest_usage(other)
+
+    assert len(Interrupted()._highest_usage(one)) == 1
+    assert len(Interrupted()._highest_usage(other)) == 2
