@@ -33,6 +33,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.plans import PlannedBatch, PlannedGang, PlannedPipeline, PlannedTask
+from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.queries import (
     CardQuery,
     CountersQuery,
@@ -234,6 +235,10 @@ def _project(call: Call) -> str:
     return project_id
 
 
+def _purge(call: Call) -> Purge:
+    return scheduler().purge(as_request(PurgeRequest, call.body, {}, chosen_uuid))
+
+
 def _pool_events(call: Call) -> dict[str, Any]:
     query: PoolEventQuery = call.query
     found = scheduler().pool_events(
@@ -360,6 +365,9 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=ProjectQuery,
               answer={"work": [WorkCount]}, handle=_of_project("work", "work_counts"),
               summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
+    Operation(method="POST", path="/v1/purges", name="purge_work", persona=OPERATOR, handle=_purge, body=PurgeRequest,
+              answer={"purge": Purge},
+              summary="Remove what ended before a point in time, for a few seconds; may be repeated."),
     Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
               answer={"flows": [Flow]}, handle=_of_project("flows", "flows"),
               summary="List the inputs of the project that are under way, with planned and measured rates."),

@@ -21,6 +21,7 @@ from fpga_pool.client.filters import (
     PoolEventFilters,
     ProcessorFilters,
     RunSettings,
+    date,
 )
 from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
@@ -32,6 +33,7 @@ from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
+from fpga_pool.model.messages.purge import Purge
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PoolCounts, WorkCount
 from fpga_pool.model.messages.work import DesignContent, JobRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
@@ -130,6 +132,11 @@ class Client(PoolApi):
         """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
         params = {"project_id": project_id}
         return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
+
+    def purge(self, ended_before: float, project_id: str | None = None, *, dry_run: bool = False) -> Purge:
+        """Remove what ended before then (UTC seconds), or count it; to be repeated until `complete`; for operators."""
+        body = {"ended_before": date(ended_before), "project_id": project_id, "dry_run": dry_run}
+        return read(Purge, self._http.call("POST", "/v1/purges", body=body), "purge")
 
     def flows(self, project_id: str | None = None) -> list[Flow]:
         """Return the inputs under way of a project ("all": of all), with planned and measured rates; None = own."""

@@ -61,11 +61,11 @@ BEAT_S = 4.0
 LONGEST_WAIT_S = 5.0
 #: Who asks for the health of the pool does not wait long.
 HEALTH_S = 3.0
-#: Calls whose timeout is another than that of the client: of the largest batches, and of bitstreams.
+#: Calls whose timeout is another than that of the client: of the largest batches, of bitstreams, of the whole past.
 _TIMEOUTS_S = {
     **dict.fromkeys(("create_batch", "create_pipeline"), CREATE_S),
     **dict.fromkeys(("plan_batch", "plan_gang", "plan_pipeline", "plan_task"), CREATE_S),
-    **dict.fromkeys(("create_design", "design_content", "load_design"), CREATE_S),
+    **dict.fromkeys(("create_design", "design_content", "load_design", "purge"), CREATE_S),
     "heartbeat": BEAT_S,
     "health": HEALTH_S,
 }

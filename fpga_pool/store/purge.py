@@ -48,13 +48,19 @@ KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "loads", "hosts", "offer
 
 
 def purge(
-    store: Store, ended_before: float, project_id: str | None = None, *, dry_run: bool = False
+    store: Store,
+    ended_before: float,
+    project_id: str | None = None,
+    *,
+    dry_run: bool = False,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, int]:
     """Remove what ended before a point in time, UTC seconds (of one project); return how many of each kind.
 
     A batch stays as long as a host of the pool holds a result of it, or another batch waits for it. Hosts and offers of
-    keys are of no project.
+    keys are of no project. Of each kind it goes on until it `is_over`: some may be left then.
     """
+    pieces = partial(_pieces, store, is_over=is_over)
     purged = Counter(dict.fromkeys(KINDS, 0))
     batches, gangs = _batches(ended_before, project_id), _gangs(ended_before, project_id)
     leases, loads, offers = _leases(ended_before, project_id), _loads(ended_before, project_id), _offers(ended_before)
@@ -66,18 +72,18 @@ def purge(
         purged.update({kind: _count(store, query) for kind, query in counted.items()})
         purged.update(hosts=len(hosts), offers=0 if project_id is not None else _count(store, offers))
         return purged
-    for found in _pieces(store, batches, BATCHES_AT_ONCE):
-        purged.update(_remove_batches(store, found))
-    for found in _pieces(store, gangs, BATCHES_AT_ONCE):
+    for found in pieces(batches, BATCHES_AT_ONCE):
+        purged.update(_remove_batches(store, found, is_over))
+    for found in pieces(gangs, BATCHES_AT_ONCE):
         for rows in (PROCESSES.c, MIGRATIONS.c):
             _remove_all(store, select(rows.uuid).where(rows.gang_uuid.in_(found)), rows.uuid)
         purged["gangs"] += _remove(store, delete(GANGS).where(GANGS.c.uuid.in_(found)))
-    for found in _pieces(store, leases, ROWS):
+    for found in pieces(leases, ROWS):
         chosen = LEASES.c.uuid.in_(found)
         purged["leases"] += _remove(
             store, delete(LEASES).where(chosen), keep=partial(keep_usage_of_leases, leases=chosen)
         )
-    for found in _pieces(store, loads, ROWS):
+    for found in pieces(loads, ROWS):
         chosen = LOADS.c.uuid.in_(found)
         purged["loads"] += _remove(store, delete(LOADS).where(chosen), keep=partial(keep_usage_of_loads, loads=chosen))
     if project_id is None:
@@ -155,7 +161,7 @@ def _remove_silent(store: Store, shard: str, name: str) -> int:
     return 1
 
 
-def _remove_batches(store: Store, uuids: list[str]) -> dict[str, int]:
+def _remove_batches(store: Store, uuids: list[str], is_over: Callable[[], bool]) -> dict[str, int]:
     jobs = 0
     for found in _pieces(store, select(JOBS.c.uuid).where(JOBS.c.batch_uuid.in_(uuids)), ROWS):
         jobs += _remove(
@@ -164,6 +170,8 @@ def _remove_batches(store: Store, uuids: list[str]) -> dict[str, int]:
             delete(JOBS).where(JOBS.c.uuid.in_(found)),
             keep=partial(keep_usage_of_jobs, jobs=found),
         )
+        if is_over():  # there may be more jobs
+            return {"jobs": jobs}
     tasks = _remove(store, delete(TASKS).where(TASKS.c.uuid.in_(uuids)))
     batches = _remove(store, delete(BATCHES).where(BATCHES.c.uuid.in_(uuids)))
     return {"batches": batches, "jobs": jobs, "tasks": tasks}
@@ -174,7 +182,9 @@ def _remove_all(store: Store, keys: Select[Any], column: Any) -> int:
     return sum(_remove(store, delete(column.table).where(column.in_(found))) for found in _pieces(store, keys, ROWS))
 
 
-def _pieces(store: Store, keys: Select[Any], size: int) -> Iterator[list[str]]:
+def _pieces(
+    store: Store, keys: Select[Any], size: int, is_over: Callable[[], bool] = lambda: False
+) -> Iterator[list[str]]:
     """Yield the keys that a query finds, some at a time; they must be removed before the next ones are read."""
     before: list[str] = []
     while True:
@@ -183,6 +193,8 @@ def _pieces(store: Store, keys: Select[Any], size: int) -> Iterator[list[str]]:
         if not found or found == before:  # the latter should they have become used meanwhile
             return
         yield found
+        if is_over():
+            return
         before = found
 
 

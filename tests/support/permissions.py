@@ -4,7 +4,7 @@ from typing import Any
 
 from fpga_pool.api.operation import Operation
 from fpga_pool.model.codec import hints_of
-from support.personas import PROJECT
+from support.personas import OTHER_PROJECT, PROJECT
 
 #: Kinds of work.
 NOUNS = ("batch", "gang", "pipeline", "task")
@@ -61,6 +61,7 @@ ALLOWED = {
     "list_processors": INSPECT,
     "show_pool": INSPECT,
     "count_work": OWN,
+    "purge_work": OPERATE,
     "list_flows": OWN,
     "list_hosts": CATALOGUE,
     "show_host": CATALOGUE,
@@ -89,8 +90,119 @@ BODIES: dict[str, dict[str, Any]] = {
     "change_slot": {"drain": False},
     "change_card": {"drain": False},
     "set_quota": {"jobs": 5},
+    "purge_work": {"ended_before": "2026-01-01T00:00:00Z"},
 }
 BODIES |= {f"plan_{noun}": BODIES[f"create_{noun}"] for noun in ("batch", "gang", "pipeline", "task")}
+SOURCE = {"source_address": "127.0.0.1", "source_port": 1}
+#: Requests that name what may be another project's elsewhere than in their path: kind of object, method, path, body.
+NAMED_ELSEWHERE = [
+    ("batch", "POST", "/v1/batches", {"jobs": [JOB], "after": ["<uuid>"]}),
+    ("batch", "POST", "/v1/plans", {"jobs": [JOB], "after": ["<uuid>"]}),
+    ("job", "POST", "/v1/batches/<own>/tickets", {"tickets": [{"job": "<uuid>", "purpose": "fetch", **SOURCE}]}),
+    ("job", "POST", "/v1/batches/<own>/receipts", {"receipts": [{"job": "<uuid>", "sha256": "ab" * 32}]}),
+    ("batch", "GET", "/v1/jobs?batch_uuid=<uuid>", None),
+    *(("batch", "GET", f"/v1/{nouns}?marker=<uuid>", None) for nouns in ("batches", "jobs", "events")),
+    *((noun, "GET", f"/v1/events?kind={noun}&name=<uuid>", None) for noun in NOUNS),
+    ("function", "GET", "/v1/functions/<uuid>", None),
+    ("function", "GET", "/v1/functions/calibration?function=<uuid>", None),
+    ("function", "POST", "/v1/batches", {"jobs": [JOB | {"function": "<uuid>"}]}),
+    ("function", "POST", "/v1/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
+    ("function", "POST", "/v1/tasks", BODIES["create_task"] | {"function": "<uuid>"}),
+    ("function", "POST", "/v1/plans/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
+    ("function", "POST", "/v1/plans/tasks", BODIES["plan_task"] | {"function": "<uuid>"}),
+    ("function", "POST", "/v1/designs", BODIES["create_design"] | {"name": "copy", "simulates": "<uuid>"}),
+]
+
+SLOT, CARD = "node-2/card-0/r0", "node-2/card-0"
+NO_FUNCTION = "is not in the catalogue"
+#: Each command: its arguments, the operations that it requests, and what it tells whoever may request them and gets
+#: nothing done ("" = it is done).  "<noun>" is what a project has of that kind; DIR is a directory.
+COMMANDS = {
+    "batch attach": ("<batch> --output-dir DIR", ["show_batch", "list_batch_jobs"], "the pool does not hold 1 of 1"),
+    "batch cancel": ("<batch>", ["cancel_batch"], ""),
+    "batch create": ("--function sha256 --requester node-1 --hold DIR/a.bin", ["create_batch"], ""),
+    "batch fetch": ("<batch> DIR", ["show_batch", "list_batch_jobs"], "held by its owner"),
+    "batch hold": ("<batch>", ["change_batch"], ""),
+    "batch list": ("", ["list_batches"], ""),
+    "batch release": ("<batch>", ["change_batch"], ""),
+    "batch retry": ("<batch> DIR/a.bin", ["show_batch", "list_batch_jobs"], "expected"),
+    "batch set": ("<batch> --priority -1", ["change_batch"], ""),
+    "batch show": ("<batch>", ["show_batch", "list_batch_jobs"], ""),
+    "batch watch": ("<batch> --timeout 0.1", ["show_batch", "list_batch_jobs"], "did not end within"),
+    "bitstream list": ("", ["list_bitstreams"], ""),
+    "bitstream show": ("kintex7/small/sha256", ["list_bitstreams"], ""),
+    "card drain": (CARD, ["list_cards", "change_card"], ""),
+    "card list": ("", ["list_cards"], ""),
+    "card remove": (f"{CARD} --timeout 0.1", ["list_cards", "remove_card"], "the agent of node-2 reports"),
+    "card resume": (CARD, ["list_cards", "change_card"], ""),
+    "card show": (CARD, ["list_cards", "show_card"], ""),
+    "design approve": ("<design>", ["change_design"], ""),
+    "design create": ("DIR/NEW.toml DIR/a.bin", ["create_design"], ""),
+    "design delete": ("<design>", ["delete_design"], ""),
+    "design list": ("", ["list_designs"], ""),
+    "design reject": ("<design>", ["change_design"], ""),
+    "design revoke": ("<design>", ["change_design"], "not possible in state SUBMITTED"),
+    "design save": ("<design> DIR/NEW", ["show_design_bitstream"], ""),
+    "design set": ("<design> --private", ["change_design"], "not possible in state SUBMITTED"),
+    "design show": ("<design>", ["show_design"], ""),
+    "event list": ("batch <batch>", ["list_batch_events"], ""),
+    "flow list": ("", ["list_flows"], ""),
+    "function calibrate": ("", ["calibration"], ""),
+    "function list": ("", ["list_functions"], ""),
+    "function show": ("sha256", ["show_function"], ""),
+    "gang cancel": ("<gang>", ["cancel_gang"], ""),
+    "gang create": ("--processes 1 --runtime 60", ["create_gang"], ""),
+    "gang list": ("", ["list_gangs"], ""),
+    "gang show": ("<gang>", ["show_gang"], ""),
+    "host list": ("", ["list_hosts"], ""),
+    "host show": ("node-1", ["list_hosts"], ""),
+    "job list": ("", ["list_jobs"], ""),
+    "job show": ("<job>", ["show_job"], ""),
+    "pipeline cancel": ("<pipeline>", ["cancel_pipeline"], ""),
+    "pipeline create": ("DIR/pipeline.toml", ["create_pipeline"], NO_FUNCTION),
+    "pipeline list": ("", ["list_pipelines"], ""),
+    "pipeline show": ("<pipeline>", ["show_pipeline", "list_batch_jobs"], ""),
+    "pipeline watch": ("<pipeline> --timeout 0.1", ["show_pipeline", "show_batch"], "did not end within"),
+    "plan create": ("--function sha256 --requester node-1 DIR/a.bin", ["plan_batch"], ""),
+    "plan create gang": ("--processes 1 --runtime 60", ["plan_gang"], ""),
+    "plan create pipeline": ("DIR/pipeline.toml", ["plan_pipeline"], NO_FUNCTION),
+    "plan create task": ("--function none --requester node-1 DIR/a.bin", ["plan_task"], NO_FUNCTION),
+    "pool show": ("", ["show_pool", "list_services", "list_functions"], ""),
+    "pool stats": ("", ["count_work", "show_usage"], ""),
+    "pool top": ("", ["list_batches", "list_gangs", "count_work", "show_usage"], ""),
+    "processor list": ("", ["list_processors"], ""),
+    "quota set": (f"{PROJECT} --jobs 500", ["set_quota"], ""),
+    "quota show": (OTHER_PROJECT, ["show_project_quota"], ""),
+    "quota unset": (OTHER_PROJECT, ["unset_quota"], ""),
+    "service list": ("", ["list_services"], ""),
+    "slot drain": (SLOT, ["list_slots", "change_slot"], ""),
+    "slot list": ("", ["list_slots"], ""),
+    "slot resume": (SLOT, ["list_slots", "change_slot"], ""),
+    "slot show": (SLOT, ["list_slots", "show_slot"], ""),
+    "task cancel": ("<task>", ["cancel_task"], ""),
+    "task create": ("--function none --requester node-1 DIR/a.bin", ["create_task"], NO_FUNCTION),
+    "task list": ("", ["list_tasks"], ""),
+    "task show": ("<task>", ["show_task"], ""),
+    "usage export": ("", ["show_usage"], ""),
+    "usage show": ("", ["show_usage"], ""),
+    "work purge": ("--before 30d --dry-run", ["purge_work"], ""),
+}
+#: Commands of operators on the designs of any project.
+COMMANDS_OF_ANY_PROJECT = {"design approve", "design reject", "design revoke", "design save", "design set"}
+
+
+def body_of(operation: str, job: str) -> dict[str, Any] | None:
+    """Return the body of a request for an operation that is possible; some are about a job of the batch."""
+    if operation == "create_tickets":
+        return {"tickets": [{"job": job, "purpose": "send", **SOURCE}]}
+    if operation == "confirm_results":
+        return {"receipts": [{"job": job, "sha256": "ab" * 32}]}
+    return BODIES.get(operation)
+
+
+def noun_of(command: str) -> str:
+    """Return of what kind the object is that the arguments of a command name; "" = it is not of a project."""
+    return COMMANDS[command][0].partition("<")[2].partition(">")[0]
 
 
 def expected_status(operation: Operation, persona: str, owner: str, named: str | None, succeeded: int) -> int:

@@ -4,12 +4,12 @@ import argparse
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from fpga_pool.cli.arguments import moment
-from fpga_pool.cli.client.base import TIMES, LongLister, Pages, PoolShowOne, add_projects, uuid_of
+from fpga_pool.cli.client.base import TIMES, LongLister, Pages, PoolLister, PoolShowOne, add_projects, uuid_of
 from fpga_pool.cli.client.columns import One, Shown, Table, as_seconds, as_words, names, row, shown, table
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import Forbidden, InvalidInput, NotFound
@@ -194,6 +194,31 @@ class Stats(PoolShowOne):
                 "result_bytes_of_day": sum(one.result_bytes for one in day),
             }
         )
+
+
+class PurgeWork(PoolLister):
+    """Remove what ended long ago: work, released leases, hosts without slots that are silent, offers of keys.
+
+    Batches of which a host holds a result stay, and the usage of projects. For operators.
+
+    Example: fpga-pool work purge --before 30d --dry-run
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--before", type=moment, required=True, metavar="TIME", help=f"remove what ended before that time: {TIMES}"
+        )
+        parser.add_argument("--project-id", metavar="ID", help="only what belongs to this project (default: to any)")
+        parser.add_argument("--dry-run", action="store_true", help="count only, remove nothing")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        purged: Counter[str] = Counter()
+        complete = False
+        while not complete:
+            found = asdict(self.client.purge(parsed_args.before, parsed_args.project_id, dry_run=parsed_args.dry_run))
+            complete = found.pop("complete")
+            purged.update(found)
+        return ("kind", "found" if parsed_args.dry_run else "removed"), list(purged.items())
 
 
 _OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id")

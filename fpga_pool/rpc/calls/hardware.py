@@ -1,8 +1,9 @@
 # mypy: disable-error-code="empty-body"
-"""Calls on hardware, processes and designs, which are part of `rpc.scheduler_api`."""
+"""Calls of operators, and on processes and designs, which are part of `rpc.scheduler_api`."""
 
 from fpga_pool.model.fields import ProcessId
 from fpga_pool.model.messages.counters import HostLoad
+from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.requests import Page, Service, SlotDetail
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
@@ -18,13 +19,16 @@ EVERYTHING = Page()
 
 @calls
 class HardwareCalls:
-    """Slots, cards, hosts and their libraries, the pool's processes, and what tenants add to the libraries."""
+    """Slots, cards, hosts and their libraries, what tenants add to these, the pool's processes, and what is past."""
 
     def services(self) -> list[Service]:
         """Return the schedulers, the agents and the processes of the API."""
 
     def announce(self, process: ProcessId, *, ending: bool = False) -> None:
         """Say that this process of the API lives, or that it ends; which host it is on says the signature."""
+
+    def purge(self, request: PurgeRequest) -> Purge:
+        """Remove what ended long ago, for a few seconds; it may not be `complete` then."""
 
     def slots(self, page: Page = EVERYTHING) -> list[Slot]:
         """Return a page of the slots, by name."""

@@ -1,6 +1,7 @@
-"""Requests of operators on hardware and the pool's processes, which are part of `services.scheduler.endpoint`."""
+"""Requests of operators, on hardware, processes and the past, which are part of `services.scheduler.endpoint`."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
@@ -8,6 +9,7 @@ from typing import TypeVar, cast
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError
 from fpga_pool.model.fields import ProcessId
 from fpga_pool.model.messages.counters import HostLoad
+from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.requests import Page, Service, SlotDetail
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
 from fpga_pool.model.objects.cards import Card
@@ -29,12 +31,15 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import NO_ANSWER, Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.purge import delete_slots
+from fpga_pool.store.purge import delete_slots, purge
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: For how long one request removes what ended long ago: the thread that does so answers nobody else.
+PURGE_S = 3.0
 
 
 class HardwareRequests:
@@ -201,3 +206,19 @@ class HardwareRequests:
             BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind, reason=reason)
             for function, kind in catalogue.loadable(catalogue.board(board))
         ]
+
+    # The past
+
+    @answers
+    def purge(self, context: Context, request: PurgeRequest) -> Purge:
+        until_s = time.monotonic() + PURGE_S
+
+        def is_over() -> bool:
+            return time.monotonic() > until_s
+
+        store, before, project_id = self._service.store, request.ended_before, request.project_id
+        found = purge(store, before, project_id, dry_run=request.dry_run, is_over=is_over)
+        if not request.dry_run:
+            said = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+            LOG.info("purge of %s: %s", project_id or "all projects", said or "nothing")
+        return Purge(complete=request.dry_run or not is_over() or not any(found.values()), **found)

@@ -10,7 +10,18 @@ from werkzeug.test import Client
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.stack import make_application
 from fpga_pool.model.objects.quotas import QuotaLimits
-from support.permissions import ALL_PROJECTS, ALLOWED, BODIES, JOB, NOUNS, OF_PROJECTS, OPERATE, SYSTEM, expected_status
+from support.permissions import (
+    ALL_PROJECTS,
+    ALLOWED,
+    BODIES,
+    NAMED_ELSEWHERE,
+    NOUNS,
+    OF_PROJECTS,
+    OPERATE,
+    SYSTEM,
+    body_of,
+    expected_status,
+)
 from support.personas import OTHER_PROJECT, PERSONAS, PROJECT, keystone_configuration, known_tokens
 
 #: In the names of all that the other project has.
@@ -19,25 +30,6 @@ SECRET = "aurora"
 OWNERS = {PROJECT: "manager", OTHER_PROJECT: "other"}
 #: What cannot be done here: a held job sends nothing yet, and the agent of the host reports the card still.
 REFUSED = {"create_tickets": 409, "remove_card": 409}
-SOURCE = {"source_address": "127.0.0.1", "source_port": 1}
-#: Requests that name what may be another project's elsewhere than in their path: kind of object, method, path, body.
-NAMED_ELSEWHERE = [
-    ("batch", "POST", "/v1/batches", {"jobs": [JOB], "after": ["<uuid>"]}),
-    ("batch", "POST", "/v1/plans", {"jobs": [JOB], "after": ["<uuid>"]}),
-    ("job", "POST", "/v1/batches/<own>/tickets", {"tickets": [{"job": "<uuid>", "purpose": "fetch", **SOURCE}]}),
-    ("job", "POST", "/v1/batches/<own>/receipts", {"receipts": [{"job": "<uuid>", "sha256": "ab" * 32}]}),
-    ("batch", "GET", "/v1/jobs?batch_uuid=<uuid>", None),
-    *(("batch", "GET", f"/v1/{nouns}?marker=<uuid>", None) for nouns in ("batches", "jobs", "events")),
-    *((noun, "GET", f"/v1/events?kind={noun}&name=<uuid>", None) for noun in NOUNS),
-    ("function", "GET", "/v1/functions/<uuid>", None),
-    ("function", "GET", "/v1/functions/calibration?function=<uuid>", None),
-    ("function", "POST", "/v1/batches", {"jobs": [JOB | {"function": "<uuid>"}]}),
-    ("function", "POST", "/v1/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
-    ("function", "POST", "/v1/tasks", BODIES["create_task"] | {"function": "<uuid>"}),
-    ("function", "POST", "/v1/plans/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
-    ("function", "POST", "/v1/plans/tasks", BODIES["plan_task"] | {"function": "<uuid>"}),
-    ("function", "POST", "/v1/designs", BODIES["create_design"] | {"name": "copy", "simulates": "<uuid>"}),
-]
 
 
 class Projects:
@@ -55,11 +47,7 @@ class Projects:
         """Request an operation on an object of a project; the parameter names a project."""
         uuid, job = self.target(operation.noun, owner)
         path = operation.path.replace("<uuid>", uuid).replace("<name>", uuid)
-        body = BODIES.get(operation.name)
-        if operation.name == "create_tickets":
-            body = {"tickets": [{"job": job, "purpose": "send", **SOURCE}]}
-        if operation.name == "confirm_results":
-            body = {"receipts": [{"job": job, "sha256": "ab" * 32}]}
+        body = body_of(operation.name, job)
         if operation.name == "create_design":
             body = body | {"name": self._new_name("plain")}
         more = {} if body is None else {"json": body}

@@ -12,6 +12,8 @@ from fpga_pool.client import Client
 from fpga_pool.client.session import SERVICE_TYPE
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import Lease, LeaseKind, RateSegment
+from fpga_pool.services.scheduler import hardware
+from fpga_pool.store import purge as purging
 
 from .conftest import Terminal
 
@@ -384,3 +386,25 @@ def test_the_authorities_of_a_pool_that_speaks_https_are_named(run, pool, serve,
         2,
         f"fpga-pool: {url}: its certificate is not trusted: self-signed certificate\n",
     )
+
+
+def test_work_that_ended_is_counted_and_removed_however_often_the_pool_has_to_be_asked(run, client, monkeypatch):
+    # One transaction of each kind for a request.
+    monkeypatch.setattr(hardware, "PURGE_S", 0.0)
+    monkeypatch.setattr(purging, "BATCHES_AT_ONCE", 1)
+    asked = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+    jobs = [JobRequest(**asked, uuid=str(uuid.uuid4())) for _ in range(3)]
+    uuids = [client.create_batch([job], held=True).uuid for job in jobs]
+    for ended in uuids[:2]:
+        client.cancel(ended)
+
+    def purge(*words):
+        return {row["kind"]: row.get("found", row.get("removed")) for row in run("work", "purge", *words).json}
+
+    now = ("--before", "0s", "-f", "json")
+    assert purge(*now, "--dry-run")["batches"] == 2
+    assert purge(*now, "--project-id", "another") == dict.fromkeys(purging.KINDS, 0)
+    assert purge("--before", "1d", "-f", "json")["batches"] == 0
+    assert purge(*now, "--project-id", "demo") == {**dict.fromkeys(purging.KINDS, 0), "batches": 2, "jobs": 2}
+    assert [batch.uuid for batch in client.batches()] == uuids[2:]
+    assert run("work", "purge").status == 2

@@ -12,88 +12,13 @@ from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.client.main import PoolApp
 from fpga_pool.model.objects.quotas import QuotaLimits
-from support.permissions import ALLOWED, BODIES, SYSTEM
+from support.permissions import ALLOWED, BODIES, COMMANDS, COMMANDS_OF_ANY_PROJECT, SYSTEM, noun_of
 from support.personas import OTHER_PROJECT, PERSONAS, PROJECT, keystone_configuration, known_tokens
 
 # openstacksdk passes its own class an argument that this class warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Support for InfluxDB")
 
-SLOT, CARD = "node-2/card-0/r0", "node-2/card-0"
-NO_FUNCTION = "is not in the catalogue"
 WORK = {"batch": "batches", "gang": "gangs", "pipeline": "pipelines", "task": "tasks", "design": "designs"}
-#: Each command: its arguments, the operations that it requests, and what it tells whoever may request them and gets
-#: nothing done ("" = it is done).  "<noun>" is what a project has of that kind; DIR is a directory.
-COMMANDS = {
-    "batch attach": ("<batch> --output-dir DIR", ["show_batch", "list_batch_jobs"], "the pool does not hold 1 of 1"),
-    "batch cancel": ("<batch>", ["cancel_batch"], ""),
-    "batch create": ("--function sha256 --requester node-1 --hold DIR/a.bin", ["create_batch"], ""),
-    "batch fetch": ("<batch> DIR", ["show_batch", "list_batch_jobs"], "held by its owner"),
-    "batch hold": ("<batch>", ["change_batch"], ""),
-    "batch list": ("", ["list_batches"], ""),
-    "batch release": ("<batch>", ["change_batch"], ""),
-    "batch retry": ("<batch> DIR/a.bin", ["show_batch", "list_batch_jobs"], "expected"),
-    "batch set": ("<batch> --priority -1", ["change_batch"], ""),
-    "batch show": ("<batch>", ["show_batch", "list_batch_jobs"], ""),
-    "batch watch": ("<batch> --timeout 0.1", ["show_batch", "list_batch_jobs"], "did not end within"),
-    "bitstream list": ("", ["list_bitstreams"], ""),
-    "bitstream show": ("kintex7/small/sha256", ["list_bitstreams"], ""),
-    "card drain": (CARD, ["list_cards", "change_card"], ""),
-    "card list": ("", ["list_cards"], ""),
-    "card remove": (f"{CARD} --timeout 0.1", ["list_cards", "remove_card"], "the agent of node-2 reports"),
-    "card resume": (CARD, ["list_cards", "change_card"], ""),
-    "card show": (CARD, ["list_cards", "show_card"], ""),
-    "design approve": ("<design>", ["change_design"], ""),
-    "design create": ("DIR/NEW.toml DIR/a.bin", ["create_design"], ""),
-    "design delete": ("<design>", ["delete_design"], ""),
-    "design list": ("", ["list_designs"], ""),
-    "design reject": ("<design>", ["change_design"], ""),
-    "design revoke": ("<design>", ["change_design"], "not possible in state SUBMITTED"),
-    "design save": ("<design> DIR/NEW", ["show_design_bitstream"], ""),
-    "design set": ("<design> --private", ["change_design"], "not possible in state SUBMITTED"),
-    "design show": ("<design>", ["show_design"], ""),
-    "event list": ("batch <batch>", ["list_batch_events"], ""),
-    "flow list": ("", ["list_flows"], ""),
-    "function calibrate": ("", ["calibration"], ""),
-    "function list": ("", ["list_functions"], ""),
-    "function show": ("sha256", ["show_function"], ""),
-    "gang cancel": ("<gang>", ["cancel_gang"], ""),
-    "gang create": ("--processes 1 --runtime 60", ["create_gang"], ""),
-    "gang list": ("", ["list_gangs"], ""),
-    "gang show": ("<gang>", ["show_gang"], ""),
-    "host list": ("", ["list_hosts"], ""),
-    "host show": ("node-1", ["list_hosts"], ""),
-    "job list": ("", ["list_jobs"], ""),
-    "job show": ("<job>", ["show_job"], ""),
-    "pipeline cancel": ("<pipeline>", ["cancel_pipeline"], ""),
-    "pipeline create": ("DIR/pipeline.toml", ["create_pipeline"], NO_FUNCTION),
-    "pipeline list": ("", ["list_pipelines"], ""),
-    "pipeline show": ("<pipeline>", ["show_pipeline", "list_batch_jobs"], ""),
-    "pipeline watch": ("<pipeline> --timeout 0.1", ["show_pipeline", "show_batch"], "did not end within"),
-    "plan create": ("--function sha256 --requester node-1 DIR/a.bin", ["plan_batch"], ""),
-    "plan create gang": ("--processes 1 --runtime 60", ["plan_gang"], ""),
-    "plan create pipeline": ("DIR/pipeline.toml", ["plan_pipeline"], NO_FUNCTION),
-    "plan create task": ("--function none --requester node-1 DIR/a.bin", ["plan_task"], NO_FUNCTION),
-    "pool show": ("", ["show_pool", "list_services", "list_functions"], ""),
-    "pool stats": ("", ["count_work", "show_usage"], ""),
-    "pool top": ("", ["list_batches", "list_gangs", "count_work", "show_usage"], ""),
-    "processor list": ("", ["list_processors"], ""),
-    "quota set": (f"{PROJECT} --jobs 500", ["set_quota"], ""),
-    "quota show": (OTHER_PROJECT, ["show_project_quota"], ""),
-    "quota unset": (OTHER_PROJECT, ["unset_quota"], ""),
-    "service list": ("", ["list_services"], ""),
-    "slot drain": (SLOT, ["list_slots", "change_slot"], ""),
-    "slot list": ("", ["list_slots"], ""),
-    "slot resume": (SLOT, ["list_slots", "change_slot"], ""),
-    "slot show": (SLOT, ["list_slots", "show_slot"], ""),
-    "task cancel": ("<task>", ["cancel_task"], ""),
-    "task create": ("--function none --requester node-1 DIR/a.bin", ["create_task"], NO_FUNCTION),
-    "task list": ("", ["list_tasks"], ""),
-    "task show": ("<task>", ["show_task"], ""),
-    "usage export": ("", ["show_usage"], ""),
-    "usage show": ("", ["show_usage"], ""),
-}
-#: Commands of operators on the designs of any project.
-OF_ANY_PROJECT = {"design approve", "design reject", "design revoke", "design save", "design set"}
 MANIFEST = {key: value for key, value in BODIES["create_design"].items() if key != "bitstream"}
 
 
@@ -173,11 +98,6 @@ def new_name():
     return f"new_{uuid.uuid4().hex}"
 
 
-def noun_of(command):
-    """Return of what kind the object is that the arguments of a command name; "" = it is not of a project."""
-    return COMMANDS[command][0].partition("<")[2].partition(">")[0]
-
-
 def test_the_table_of_this_test_names_every_command(commands):
     assert set(COMMANDS) == {name for name, _ in commands}
 
@@ -190,7 +110,7 @@ def test_each_persona_may_do_what_the_policy_says_and_learns_nothing_of_another_
         for owner in ("manager", "other") if noun else ("manager",):
             if not all(persona in ALLOWED[operation] for operation in operations):
                 expected = True, "is not allowed with your roles"
-            elif owner == "other" and command not in OF_ANY_PROJECT and persona not in SYSTEM:
+            elif owner == "other" and command not in COMMANDS_OF_ANY_PROJECT and persona not in SYSTEM:
                 expected = True, f"no {noun} "
             else:
                 expected = complaint != "", complaint

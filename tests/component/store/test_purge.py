@@ -142,6 +142,19 @@ def test_keys_that_were_offered_long_ago_are_forgotten_and_enrolled_ones_are_not
     assert [one.host for one in store.enrolments()] == ["enrolled", "young"]
 
 
+def test_a_purge_that_is_over_goes_on_where_it_was_and_leaves_no_job_without_its_batch(store, make, add, monkeypatch):
+    monkeypatch.setattr(purging, "ROWS", 3)
+    monkeypatch.setattr(purging, "BATCHES_AT_ONCE", 1)
+    for _ in range(2):
+        add(*with_jobs(make, 4))
+    removed = []
+    while not removed or any(removed[-1].values()):
+        removed.append(purge(store, 50.0, is_over=lambda: True))
+        with store.reading() as tx:
+            assert {job.batch_uuid for batch in tx.batches() for job in tx.batch_jobs(batch.uuid)} <= batches(store)
+    assert [(one["jobs"], one["batches"]) for one in removed] == [(3, 0), (1, 0), (0, 1)] * 2 + [(0, 0)]
+
+
 def test_each_transaction_removes_a_limited_number_of_rows(store, make, add, monkeypatch):
     monkeypatch.setattr(purging, "ROWS", 3)
     monkeypatch.setattr(purging, "BATCHES_AT_ONCE", 2)
