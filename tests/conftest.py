@@ -48,6 +48,7 @@ LONG = (
     "functional/cloud/test_gangs.py",
     "functional/cloud/test_many_boots.py",
     "functional/cloud/test_stock.py",
+    "functional/cloud/test_tenants.py",
     "functional/compute/test_live_gangs.py",
     "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",

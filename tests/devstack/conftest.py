@@ -81,6 +81,14 @@ class Cloud:
         wait_until(lambda: not any(used for _, _, used in self.providers()), "no slot is allocated", SETTLE_TIMEOUT_S)
         return sum(total for _, total, _ in self.providers())
 
+    def require_free(self, slots):
+        """Wait until so many slots have no machine."""
+
+        def enough():
+            return sum(total - used for _, total, used in self.providers()) >= slots
+
+        wait_until(enough, f"{slots} slots are not allocated", SETTLE_TIMEOUT_S)
+
     def hosts(self, *, real):
         """Return the compute hosts whose guests run, or are a fiction."""
         found = self.compute.hypervisors(details=True)
@@ -176,12 +184,12 @@ def guest(cloud, kernel):
         cloud.connection.image.delete_image(image)
 
 
-@pytest.fixture
-def counting(cloud, request):
+@pytest.fixture(scope="module")
+def counting(cloud, request, tmp_path_factory):
     """The name of a public image whose machines count to five and power off; "" where no guests run."""
     if guest_image.kernel() is None or not cloud.hosts(real=True):
         return ""
-    built = guest_image.build_counting(request.getfixturevalue("tmp_path"))
+    built = guest_image.build_counting(tmp_path_factory.mktemp("counting"))
     return request.getfixturevalue("guest")(built, 'command="count 5"', visibility="public").name
 
 
@@ -229,7 +237,7 @@ def boot(cloud, image, network):
     cloud.delete(*servers)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def account(cloud):
     """Make members of new projects, or of one that is given: what each logs in with."""
     identity, made = cloud.connection.identity, []

@@ -1,0 +1,172 @@
+"""People at a terminal who have nothing but `openstack`."""
+
+import hashlib
+import json
+import os
+import subprocess
+from functools import cached_property
+
+import openstack
+from keystoneauth1.adapter import Adapter
+
+from fpga_pool.client.session import SERVICE_TYPE
+from fpga_pool.model.objects.gangs import ENDED_GANGS
+from support.openstack_commands import run_all
+from support.waiting import wait_until
+
+from .conftest import BOOT_TIMEOUT_S, IMAGE_BYTES, a_name
+from .test_jobs import GANG_TIMEOUT_S
+
+#: For one command, with what it waits for.
+COMMAND_TIMEOUT_S = 2 * BOOT_TIMEOUT_S
+PIPELINE = """
+requester = "{}"
+[[subtasks]]
+name = "first"
+function = "sha256"
+input = "input"
+[[subtasks]]
+name = "second"
+function = "sha256"
+after = ["first"]
+"""
+DESIGN = """
+name = "{}"
+board = "{}"
+kind = "{}"
+simulates = "sha256"
+io_bps = 1e9
+b_s_per_byte = 1e-9
+"""
+
+
+class Terminal:
+    """`openstack` with one login, in one directory."""
+
+    def __init__(self, program, environment, directory):
+        self._program, self._environment, self.directory = program, environment, directory
+
+    def call(self, *words):
+        place = {"env": self._environment, "cwd": self.directory}
+        command = [self._program, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, **place)
+
+    def run(self, *words, code=0):
+        """Run `openstack`, and return what it prints, or what it says is wrong."""
+        done = self.call(*words)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stderr if code else done.stdout
+
+    def read(self, *words):
+        return json.loads(self.run(*words, "-f", "json"))
+
+    def try_all(self, commands):
+        """Run many commands; return exit status, output and errors of each."""
+        return run_all(self._program, commands, self._environment, self.directory, COMMAND_TIMEOUT_S)
+
+    def read_all(self, *commands):
+        """Run several commands, and return what each prints."""
+        answers = self.try_all([[*words, "-f", "json"] for words in commands])
+        assert not any(status for status, _, _ in answers), answers
+        return [json.loads(out) for _, out, _ in answers]
+
+
+class Tenant(Terminal):
+    """A member of a project."""
+
+    def __init__(self, program, login, directory):
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+        environment = plain | {f"OS_{name.upper()}": value for name, value in login.items()}
+        super().__init__(program, environment | {"OS_IDENTITY_API_VERSION": "3"}, directory)
+        self._login = login
+        self.project = login["project_id"]
+        self.name = a_name("tenant")
+        self.made = []
+        #: By kind, the uuid of one thing that it has.
+        self.ids = {}
+
+    @cached_property
+    def api(self):
+        """The pool's REST API as any client has it."""
+        session = openstack.connect(load_envvars=False, load_yaml_config=False, **self._login).session
+        return Adapter(session, service_type=SERVICE_TYPE, region_name=self._login["region_name"])
+
+    def make(self, what, *words):
+        """Make what is to be deleted at the end, and return it."""
+        self.made.append((what, self.name))
+        return self.read(what, "create", *words, self.name)
+
+    def boot(self, flavor, kind):
+        """Boot a machine from an image and on a network of its own."""
+        (self.directory / "disk").write_bytes(bytes(IMAGE_BYTES))
+        formats = ("--disk-format", "raw", "--container-format", "bare")
+        self.make("image", *formats, "--property", "hw_qemu_guest_agent=yes", *kind, "--file", "disk")
+        self.make("network")
+        self.run("subnet", "create", "--network", self.name, "--subnet-range", "10.253.0.0/24", "--no-dhcp", self.name)
+        parts = ("--image", self.name, "--flavor", flavor, "--network", self.name)
+        server = self.make("server", *parts, "--wait")
+        assert server["status"] == "ACTIVE"
+        self.ids["instance"] = server["id"]
+
+    def compute(self, sender):
+        """Run a batch, a pipeline and a task to their ends, and check their results."""
+        data = os.urandom(100_000)
+        (self.directory / "input").write_bytes(data)
+        (self.directory / "pipeline.toml").write_text(PIPELINE.format(sender))
+        once = hashlib.sha256(data).hexdigest()
+        twice = hashlib.sha256(f"{once}\n".encode()).hexdigest()
+        asked = ("--function", "sha256", "--requester", sender, "input")
+        for kind, words, result in (
+            ("batch", asked, once),
+            ("pipeline", ("pipeline.toml",), twice),
+            ("task", ("--topology", "line", *asked, "input"), once),
+        ):
+            rows = self.read("fpga", kind, "create", "--name", f"{self.name}-{kind}", *words)
+            assert rows[-1]["result"] == result, rows
+            self.ids[kind] = self.read("fpga", kind, "show", f"{self.name}-{kind}")["uuid"]
+
+    def hold(self, sender):
+        """Have a batch that waits for its owner, the newest of all."""
+        name = f"{self.name}-held"
+        words = ("--hold", "--name", name, "--function", "sha256", "--requester", sender)
+        self.run("fpga", "batch", "create", *words, "input")
+        self.ids["batch"] = self.read("fpga", "batch", "show", name)["uuid"]
+        self.ids["job"] = self.read("fpga", "job", "list")[0]["uuid"]
+
+    def submit(self, board, kind):
+        """Submit a design of its own."""
+        (self.directory / "design.toml").write_text(DESIGN.format(f"own_{self.project}", board, kind))
+        self.ids["design"] = self.read("fpga", "design", "create", "design.toml", "input")["uuid"]
+
+    def gang(self, image):
+        """Run a gang to its end, where the pool has processors for it."""
+        words = ("--processes", "1", "--runtime", "60", "--work", "1", *(("--image", image) if image else ()))
+        done = self.call("fpga", "gang", "create", "--name", f"{self.name}-gang", *words, "-f", "json")
+        if "no host of the pool offers processors" in done.stderr:
+            return
+        assert done.returncode == 0, done.stderr
+        uuid = self.ids["gang"] = json.loads(done.stdout)["uuid"]
+
+        def ended():
+            found = self.read("fpga", "gang", "show", uuid)
+            return found if found["state"] in ENDED_GANGS else None
+
+        found = wait_until(ended, f"gang {uuid} ends", GANG_TIMEOUT_S)
+        assert found["state"] == "COMPLETED", found
+
+    def everything(self):
+        """Return all that it has, as it is shown."""
+        limits = [(one["resource"], one["limit"]) for one in self.api.get("/v1/quotas").json()["quota"]["resources"]]
+        found = {nouns: self.api.get(f"/v1/{nouns}").json()[nouns] for nouns in LISTS}
+        return found | {"quota": limits, "servers": self.read("server", "list", "--long")}
+
+    def leave(self):
+        self.call("fpga", "batch", "cancel", self.ids.get("batch", ""))
+        self.call("fpga", "design", "delete", self.ids.get("design", ""))
+        for what, name in reversed(self.made):
+            wait = ("--wait",) if what == "server" else ()
+            self.run(what, "delete", *wait, name)
+
+
+#: What projects have in the pool.
+LISTS = ("batches", "designs", "gangs", "jobs", "pipelines", "tasks")
