@@ -3,7 +3,7 @@
 from typing import Any
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, requested
+from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, named, requested
 from fpga_pool.api.personas import CATALOGUE, DESIGNS, MEMBER, OPERATOR
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.queries import (
@@ -36,10 +36,7 @@ def _bitstreams(call: Call) -> dict[str, Any]:
 
 
 def _show_bitstream(call: Call) -> BitstreamInfo:
-    found = {one.uuid: one for one in scheduler().bitstreams(call.query.host)}
-    if call.uuid not in found:
-        raise NotFound(f"no bitstream {call.uuid}")
-    return found[call.uuid]
+    return named(call, "bitstream", scheduler().bitstreams(call.query.host))
 
 
 def _create_design(call: Call) -> Design:
@@ -54,6 +51,7 @@ def _change_design(call: Call) -> Design:
 CATALOGUE_OPERATIONS = (
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
+    events_of("function", "/v1/functions/<name>", CATALOGUE, of_project=False),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
               answer={"functions": [FunctionInfo]},
               handle=lambda _: {"functions": [show(info) for info in scheduler().functions(tenant().project_id)]},

@@ -13,7 +13,7 @@ from flask import request
 
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkEventQuery, WorkQuery
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
@@ -161,10 +161,10 @@ def requested(wanted: type, call: Call) -> Any:
     return as_request(wanted, call.body, given, chosen_uuid)
 
 
-def events_of(noun: str, path: str, of: Persona, *, shown: bool = True, of_project: bool = True) -> Operation:
+def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rule: str = "") -> Operation:
     """Return how the events of an object are listed; whom the policy lets show the object, it lets list them.
 
-    The API shows no object that is not `shown`: then they are for `of`.  Some objects are the pool's.
+    `rule` is the name of the operation that shows it, if that is another one than usual.  Some objects are the pool's.
     """
 
     def list_events(call: Call) -> dict[str, Any]:
@@ -188,9 +188,9 @@ def events_of(noun: str, path: str, of: Persona, *, shown: bool = True, of_proje
         return {"events": [show(event) for event in found], "links": links}
 
     return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
-                     persona=Persona(f"rule:fpga_pool:show_{noun}", of.scopes) if shown else of, handle=list_events,
+                     persona=Persona(f"rule:fpga_pool:{rule or f'show_{noun}'}", of.scopes), handle=list_events,
                      query=WorkEventQuery if of_project else EventQuery,
-                     summary=f"List what happened to {'a' if shown else 'the slots of an'} {noun}, "
+                     summary=f"List what happened to {'an' if noun[0] in 'aeiou' else 'a'} {noun}, "
                      "newest first, a page at a time.",
                      answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
 
@@ -198,3 +198,11 @@ def events_of(noun: str, path: str, of: Persona, *, shown: bool = True, of_proje
 def chosen_uuid(text: str) -> str:
     """Return a uuid that a client has chosen, in its canonical form; a new one for ""."""
     return str(uuid.UUID(text) if text else uuid.uuid4())
+
+
+def named(call: Call, noun: str, found: Sequence[Any]) -> Any:
+    """Return the one of these that the uuid in the path names."""
+    for one in found:
+        if one.uuid == call.uuid:
+            return one
+    raise NotFound(f"no {noun} {call.uuid}")

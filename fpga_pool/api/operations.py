@@ -24,6 +24,7 @@ from fpga_pool.api.operation import (
     events_of,
     link_to,
     list_of,
+    named,
     requested,
     state_of,
 )
@@ -77,7 +78,7 @@ from fpga_pool.model.messages.work import (
     PipelineRequest,
     TaskRequest,
 )
-from fpga_pool.model.objects.cards import Card, CardState
+from fpga_pool.model.objects.cards import Card, CardState, Instance
 from fpga_pool.model.objects.gangs import Gang, GangProcessor, GangState
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
@@ -338,6 +339,7 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/cards/<uuid>", name="show_card", persona=INSPECTOR, noun="card",
               handle=lambda call: scheduler().card(call.uuid), answer={"card": Card},
               summary="Show a card, with its slots and what uses them."),
+    events_of("card", "/v1/cards/<uuid>", INSPECTOR, of_project=False),
     Operation(method="PATCH", path="/v1/cards/<uuid>", name="change_card", persona=OPERATOR, noun="card",
               handle=_change_card, body=SlotChange, answer={"card": Card},
               summary="Take all slots of a card out of service, or give them back, in one transaction."),
@@ -354,11 +356,22 @@ OPERATIONS = (
               answer={"counters": [HostLoad]},
               handle=lambda call: {"counters": [show(one) for one in scheduler().counters(call.query.host)]},
               summary="List what the hosts that live have measured of themselves last, by name."),
-    events_of("instance", "/v1/instances/<uuid>", READER, shown=False),
+    Operation(method="GET", path="/v1/processors/<uuid>", name="show_processor", persona=INSPECTOR, noun="processor",
+              handle=lambda call: named(call, "processor", scheduler().processors()),
+              answer={"processor": GangProcessor},
+              summary="Show a processor that a host gives to gangs, with what its tiers carry."),
+    Operation(method="GET", path="/v1/instances/<uuid>", name="show_instance", persona=READER, noun="instance",
+              handle=lambda call: scheduler().instance(chosen_project(call.query.project_id), call.uuid),
+              query=ProjectQuery, answer={"instance": Instance},
+              summary="Show an instance of Nova, with the slots that it holds."),
+    events_of("instance", "/v1/instances/<uuid>", READER),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
               answer={"services": [Service]},
               handle=lambda _: {"services": [show(one) for one in scheduler().services()]},
               summary="List the schedulers and agents, and whether they are up."),
+    Operation(method="GET", path="/v1/services/<uuid>", name="show_service", persona=INSPECTOR, noun="service",
+              handle=lambda call: named(call, "service", scheduler().services()), answer={"service": Service},
+              summary="Show a scheduler or agent, and whether it is up."),
     Operation(method="GET", path="/v1/pool", name="show_pool", persona=INSPECTOR, answer={"pool": PoolCounts},
               handle=lambda _: scheduler().pool_counts(),
               summary="Count the hosts, cards and slots of the pool, by state."),
@@ -384,6 +397,7 @@ OPERATIONS = (
     Operation(method="DELETE", path="/v1/quotas/<name>", name="unset_quota", persona=OPERATOR, noun="project",
               handle=lambda call: scheduler().unset_quota(_project(call), call.seen), answer={"quota": Quota},
               summary="Return a project to the default limits."),
+    events_of("quota", "/v1/quotas/<name>", INSPECTOR, of_project=False, rule="show_project_quota"),
     Operation(method="GET", path="/v1/usage", name="show_usage", persona=READER, query=UsageQuery, handle=_usage,
               answer={"usage": [Usage], "links": [dict[str, str]]},
               summary="Show what a project has used in a period, by function."),

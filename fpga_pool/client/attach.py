@@ -1,4 +1,4 @@
-"""A batch that was created earlier, perhaps by a client that was killed since, or on another machine.
+"""Runs of a batch that was created earlier, perhaps by a client that was killed since, and of tasks and pipelines.
 
 All that a client has to know of a batch is in the pool: where its jobs are, which inputs are missing, and which results
 are held.  Results that are complete in the output directory are not fetched again.
@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.inputs import Input
+from fpga_pool.client.calls.bodies import share_requests, subtask_requests
+from fpga_pool.client.inputs import Input, Subtask, read_subtasks
 from fpga_pool.client.outcome import make_directory
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import AT_CLIENT, Goal, Transfer, absent_input, found_result, result_files
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
-from fpga_pool.model.objects.pool import Job
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.messages.work import JobRequest
+from fpga_pool.model.objects.pool import Batch, Job
+from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
 class AttachedRunner(BatchRunner):
@@ -90,3 +94,47 @@ def require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
                 f"files[{job.index}]: expected {job.name} of {job.input_bytes} bytes, as when the batch was created; "
                 f"found {source.name} of {source.input_bytes} bytes"
             )
+
+
+class TaskRunner(BatchRunner):
+    """Runs one task, a share for each input, all of one function; `run` is called once."""
+
+    def __init__(
+        self, api: PoolApi, inputs: Sequence[Input], topology: Topology, shapes: Sequence[TaskShape], **options: Any
+    ) -> None:
+        super().__init__(api, inputs, **options)
+        self._topology = topology
+        self._shapes = shapes
+
+    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Task, None]:
+        created = self._api.create_task(
+            requests[0].function,
+            share_requests(requests),
+            topology=self._topology,
+            shapes=self._shapes,
+            name=self._name,
+            uuid=self.batch_uuid,
+            patience_s=self._settings.patience_s,
+        )
+        return created, None
+
+
+class PipelineRunner(BatchRunner):
+    """Runs one pipeline; `run` is called once, and returns the results that no other subtask reads."""
+
+    def __init__(self, api: PoolApi, subtasks: Sequence[Subtask], **options: Any) -> None:
+        super().__init__(api, read_subtasks(subtasks), **options)
+        self._subtasks = subtasks
+
+    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch, None]:
+        subtasks = subtask_requests(requests, self._subtasks)
+        created = self._api.create_pipeline(
+            subtasks, name=self._name, uuid=self.batch_uuid, patience_s=self._settings.patience_s
+        )
+        return created, None
+
+    def _create(self) -> None:
+        super()._create()
+        read = {name for subtask in self._subtasks for name in subtask.after}
+        for transfer, subtask in zip(self._transfers, self._subtasks, strict=True):
+            transfer.intermediate = subtask.name in read

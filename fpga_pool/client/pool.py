@@ -8,12 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.attach import AttachedRunner, require_same
-from fpga_pool.client.calls.bodies import share_requests, subtask_requests
+from fpga_pool.client.attach import AttachedRunner, PipelineRunner, TaskRunner, require_same
 from fpga_pool.client.filters import (
     BatchOptions,
     CardFilters,
@@ -23,7 +22,7 @@ from fpga_pool.client.filters import (
     RunSettings,
     date,
 )
-from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, job_requests, read_inputs, read_subtasks
+from fpga_pool.client.inputs import JobSpec, Source, Subtask, job_requests, read_inputs
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.resources import read, read_all, segment
 from fpga_pool.client.runner import BatchRunner
@@ -34,60 +33,16 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.purge import Purge
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PoolCounts, WorkCount
-from fpga_pool.model.messages.work import DesignContent, JobRequest
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobDetail, PoolCounts, Service, WorkCount
+from fpga_pool.model.messages.work import DesignContent
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
-from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.objects.gangs import GangProcessor
 from fpga_pool.model.objects.history import PoolEvent
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
 from fpga_pool.model.objects.progress import Flow
-from fpga_pool.model.objects.tasks import TASK_POLICY, Task, TaskShape
+from fpga_pool.model.objects.tasks import TASK_POLICY, TaskShape
 from fpga_pool.model.values import counted
-
-
-class TaskRunner(BatchRunner):
-    """Runs one task, a share for each input, all of one function; `run` is called once."""
-
-    def __init__(
-        self, api: PoolApi, inputs: Sequence[Input], topology: Topology, shapes: Sequence[TaskShape], **options: Any
-    ) -> None:
-        super().__init__(api, inputs, **options)
-        self._topology = topology
-        self._shapes = shapes
-
-    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Task, None]:
-        created = self._api.create_task(
-            requests[0].function,
-            share_requests(requests),
-            topology=self._topology,
-            shapes=self._shapes,
-            name=self._name,
-            uuid=self.batch_uuid,
-            patience_s=self._settings.patience_s,
-        )
-        return created, None
-
-
-class PipelineRunner(BatchRunner):
-    """Runs one pipeline; `run` is called once, and returns the results that no other subtask reads."""
-
-    def __init__(self, api: PoolApi, subtasks: Sequence[Subtask], **options: Any) -> None:
-        super().__init__(api, read_subtasks(subtasks), **options)
-        self._subtasks = subtasks
-
-    def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch, None]:
-        subtasks = subtask_requests(requests, self._subtasks)
-        created = self._api.create_pipeline(
-            subtasks, name=self._name, uuid=self.batch_uuid, patience_s=self._settings.patience_s
-        )
-        return created, None
-
-    def _create(self) -> None:
-        super()._create()
-        read = {name for subtask in self._subtasks for name in subtask.after}
-        for transfer, subtask in zip(self._transfers, self._subtasks, strict=True):
-            transfer.intermediate = subtask.name in read
 
 
 class TaskOptions(TypedDict, total=False):
@@ -180,6 +135,18 @@ class Client(PoolApi):
     def processors(self, limit: int | None = None, **filters: Unpack[ProcessorFilters]) -> list[GangProcessor]:
         """Return all processors that hosts give to gangs (those that `filters` fit), by name; for operators."""
         return self._list(GangProcessor, "processors", limit, filters)
+
+    def processor(self, uuid: str) -> GangProcessor:
+        """Return one processor, with what its tiers carry."""
+        return read(GangProcessor, self._http.call("GET", f"/v1/processors/{segment(uuid)}"), "processor")
+
+    def service(self, uuid: str) -> Service:
+        """Return one scheduler or agent; for operators."""
+        return read(Service, self._http.call("GET", f"/v1/services/{segment(uuid)}"), "service")
+
+    def instance(self, uuid: str, project_id: str | None = None) -> Instance:
+        """Return an instance of Nova, with the slots that it holds."""
+        return read(Instance, self._one("GET", "instances", uuid, project_id), "instance")
 
     def bitstreams(self, *, host: str | None = None, **filters: Sequence[str]) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue (of some `function`, `board` and `kind`) as a host has them.

@@ -63,7 +63,7 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["create_task", "plan_task", "tasks", "task", "cancel_task"], _API),
     **dict.fromkeys(["quota", "set_quota", "unset_quota", "usage"], _API),
     **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts", "processors"], _API),
-    **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card"], _API),
+    **dict.fromkeys(["cards", "card", "drain_card", "resume_card", "remove_card", "instance"], _API),
     **dict.fromkeys(["bitstreams", "flows", "counters", "purge"], _API),
     **dict.fromkeys(["create_design", "designs", "design", "design_content", "change_design", "delete_design"], _API),
     **dict.fromkeys(["functions", "benefits", "calibration", "health", "services", "announce"], _API),

@@ -6,7 +6,7 @@ removed.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -18,10 +18,12 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
+from fpga_pool.model.objects.history import HistoryEntry, with_event
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
-from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
+from fpga_pool.model.objects.quotas import UNLIMITED, Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
+from fpga_pool.model.values import changed
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables import (
     BATCHES,
@@ -95,23 +97,49 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
         return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
 
-def set_limits(store: Store, project_id: str, limits: QuotaLimits, seen: Seen = None) -> None:
+def set_limits(
+    store: Store, project_id: str, limits: QuotaLimits, now_s: float, request_id: str = "", seen: Seen = None
+) -> None:
     """Change limits of a project; those that are None stay as they are."""
+    _change_limits(store, project_id, limits.over, "LimitsSet", now_s, request_id, seen)
+
+
+def unset_limits(store: Store, project_id: str, now_s: float, request_id: str = "", seen: Seen = None) -> None:
+    """Return a project to the default limits; the row stays, which counts admissions."""
+    _change_limits(store, project_id, lambda _: QuotaLimits(), "LimitsUnset", now_s, request_id, seen)
+
+
+def _change_limits(
+    store: Store,
+    project_id: str,
+    changed_limits: Callable[[QuotaLimits], QuotaLimits],
+    event: str,
+    now_s: float,
+    request_id: str,
+    seen: Seen,
+) -> None:
+    """Change limits of a project; its history says which, and which request did it."""
     with store.admission() as tx:
         before, _ = lock_limits(tx.connection, project_id)
         require_seen(before, seen)
-        values = {one.value: limits.over(before).of(one) for one in Resource}
+        after = changed_limits(before)
+        values: dict[str, Any] = {one.value: after.of(one) for one in Resource}
+        if after != before:
+            said = [f"{one} {_in_words(before.of(one))} -> {_in_words(after.of(one))}" for one in Resource
+                    if after.of(one) != before.of(one)]  # fmt: skip
+            history = with_event(limits_history(tx.connection, project_id), now_s, event, "", "", ", ".join(said))
+            values["history"] = (*history[:-1], changed(history[-1], request_id=request_id))
         tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
 
 
-def unset_limits(store: Store, project_id: str, seen: Seen = None) -> None:
-    """Return a project to the default limits."""
-    with store.admission() as tx:
-        before, _ = lock_limits(tx.connection, project_id)
-        require_seen(before, seen)
-        # The row stays: it counts admissions.
-        values = dict.fromkeys(map(str, Resource))
-        tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
+def _in_words(limit: int | None) -> str:
+    return "default" if limit is None else "unlimited" if limit == UNLIMITED else str(limit)
+
+
+def limits_history(connection: sa.Connection, project_id: str) -> tuple[HistoryEntry, ...]:
+    """Return how the limits of a project were changed, oldest first."""
+    stored = connection.execute(sa.select(QUOTAS.c.history).where(QUOTAS.c.project_id == project_id))
+    return stored.scalar() or ()
 
 
 def usage(

@@ -11,6 +11,7 @@ from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.bitstreams import Design, DesignState
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.hosts import ApiProcess, Enrolment
 from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
@@ -316,6 +317,14 @@ class Reads(FamilyReads):
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         rows = self._connection.execute(statements.FITS)
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
+
+    def refits(self, function: str) -> list[tuple[str, tuple[HistoryEntry, ...]]]:
+        """Return for each board, with the number of runs, when the time model of a function was fitted last."""
+        rows = self._connection.execute(statements.REFITS, {"function": function})
+        return [
+            (f"board {row.board}: {row.samples} runs", (HistoryEntry(row.fitted_at, "Refitted", "", ""),))
+            for row in rows
+        ]
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
         """Return project, function and seconds of the leases of instances that ended last, of the whole pool."""

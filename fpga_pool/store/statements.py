@@ -273,6 +273,11 @@ HELD_LEASES = _scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
 LEASES_OF_HOLDERS = _scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
 #: Function, board and coefficients of the refitted time models.
 FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TIME_MODELS.c.b_s_per_byte)
+REFITS = (
+    select(TIME_MODELS.c.board, TIME_MODELS.c.samples, TIME_MODELS.c.fitted_at)
+    .where(TIME_MODELS.c.function == bindparam("function"))
+    .order_by(TIME_MODELS.c.board)
+)
 
 #: Name and key of every host that has a key.
 HOST_KEYS = select(ENROLMENTS.c.host, ENROLMENTS.c.key).where(ENROLMENTS.c.key != "")

@@ -22,7 +22,7 @@ from fpga_pool.model.fields import Rest
 from fpga_pool.model.messages.agents import Action, Command, ObservedFlow
 from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 from fpga_pool.model.objects.gangs import LONGEST_COMMAND, Gang, Migration, Process, Processor
-from fpga_pool.model.objects.history import last_event_at
+from fpga_pool.model.objects.history import HistoryEntry, last_event_at
 from fpga_pool.model.objects.hosts import ApiProcess, Enrolment, Server
 from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
@@ -262,6 +262,8 @@ QUOTAS = Table(
     *(Column(resource.value, BigInteger) for resource in Resource),
     # How often something was admitted, or refused by the quota.
     Column("admissions", BigInteger, nullable=False),
+    # Of the changes of its limits; NULL = there were none.
+    Column("history", _kind("history", tuple[HistoryEntry, ...]), nullable=True),
     **_OPTIONS,
 )
 #: What removed jobs, leases and loads of a project have used of a function on a day, since the epoch in UTC.

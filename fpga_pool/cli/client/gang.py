@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.cli.arguments import number_that, positive_count
-from fpga_pool.cli.client.base import CancelWork, LongLister, NewestLister, OneWork, Pages, PoolShowOne
-from fpga_pool.cli.client.columns import One, Shown, as_lines, join, single
+from fpga_pool.cli.client.base import (
+    CancelWork,
+    LongLister,
+    NewestLister,
+    OneObject,
+    OneWork,
+    Pages,
+    PoolShowOne,
+    uuid_of,
+)
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, join, single
 from fpga_pool.cli.client.create import Wanted
 from fpga_pool.cli.client.plans.shown import outlook
 from fpga_pool.client import Client
@@ -182,6 +191,13 @@ def _gang_and_index(process: Process | None) -> str:
     return "" if process is None else f"{process.gang_uuid}/{process.index}"
 
 
+_PROCESSORS: Columns = (
+    *("name", "host", "number", "offered"),
+    ("foreground", lambda one: _gang_and_index(one.foreground)),
+    ("background", lambda one: _gang_and_index(one.background)),
+)
+
+
 class ListProcessors(Pages, LongLister):
     """List the processors of gangs, with the process in the foreground and in the background of each (GANG/INDEX).
 
@@ -190,9 +206,17 @@ class ListProcessors(Pages, LongLister):
 
     SHORT = ("name", "foreground", "background")
     FILTERS: Mapping[str, str] = {"host": "HOST"}
-    ASK = Client.processors
-    COLUMNS = (
-        *("name", "host", "number", "offered"),
-        ("foreground", lambda one: _gang_and_index(one.foreground)),
-        ("background", lambda one: _gang_and_index(one.background)),
-    )
+    ASK, COLUMNS = Client.processors, _PROCESSORS
+
+
+class ShowProcessor(OneObject):
+    """Show a processor of gangs, with the process in each of its tiers (GANG/INDEX).
+
+    Example: fpga-pool processor show node-1/pcpu/2
+    """
+
+    NOUN, NAMED = "processor", "name (host/pcpu/number) or "
+    ASK, COLUMNS = Client.processor, ("uuid", *_PROCESSORS)
+
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
+        return super().ask(uuid_of(self.NOUN, self.client.processors(), arguments[0]))

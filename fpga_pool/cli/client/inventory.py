@@ -10,18 +10,20 @@ from fpga_pool.cli.client.base import (
     LongLister,
     OneObject,
     OneOrSeveral,
+    OneWork,
     Pages,
     PoolLister,
     PoolShowOne,
     add_projects,
     uuid_of,
 )
-from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, names, row, single
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_lines, as_number, as_words, join, names, row, single
 from fpga_pool.cli.command import Interrupted
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import Conflict, Forbidden, NotFound
+from fpga_pool.model.exceptions import Conflict, Forbidden, InvalidInput, NotFound
 from fpga_pool.model.messages.requests import SlotDetail
-from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.cards import Card, Instance
+from fpga_pool.model.rest import date
 
 #: How often it is tried to remove a card that is in use.
 LOOK_S = 1.0
@@ -161,6 +163,41 @@ class ListServices(PoolLister):
 
     ASK = Client.services
     COLUMNS = ("kind", "name", ("state", lambda one: "up" if one.up else "down"), "heard_at", "shards")
+
+
+class ShowService(OneObject):
+    """Show a scheduler or agent.
+
+    Example: fpga-pool service show ctl-1
+    """
+
+    NOUN, NAMED, ASK = "service", "name (if unique) or ", Client.service
+    COLUMNS = ("uuid", *ListServices.COLUMNS)
+
+    def ask(self, *arguments: Any, **filters: Any) -> Any:
+        (wanted,) = arguments
+        found = [one for one in self.client.services() if one.name == wanted]
+        if len(found) > 1:
+            several = ", ".join(f"{one.kind} {one.uuid}" for one in found)
+            raise InvalidInput(f"several services are called {wanted!r}: expected a uuid: {several}")
+        return super().ask(found[0].uuid if found else wanted)
+
+
+class ShowInstance(OneWork):
+    """Show an instance of Nova, and the slots that it holds.
+
+    Example: fpga-pool instance show UUID
+    """
+
+    NOUN, ASK, COLUMNS = "instance", Client.instance, ("uuid", "project_id", "host")
+
+    def details(self, found: Instance) -> One:
+        plain = [
+            {"name": one.name, "function": one.function, "leased_at": date(one.leased_at), "reason": one.reason}
+            for one in found.slot_list
+        ]
+        lines = (join(one.name, one.function, one.reason) for one in found.slot_list)
+        return single(found, self.COLUMNS, slot_list=as_lines(plain, lines))
 
 
 # ---- Slots

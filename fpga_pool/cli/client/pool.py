@@ -241,7 +241,7 @@ class ListEvents(Pages, LongLister):
         super().add_arguments(parser)
         kinds = f"kind of the object, or objects: {', '.join(EVENTFUL)}"
         parser.add_argument("kind", nargs="?", choices=EVENTFUL, metavar="KIND", help=kinds)
-        parser.add_argument("id", nargs="?", metavar="ID", help="name or uuid of the object; uuid of a job")
+        parser.add_argument("id", nargs="?", metavar="ID", help="its name or uuid; of a quota its project")
         parser.add_argument("--since", type=moment, metavar="TIME", help=f"only then or later: {TIMES}")
         parser.add_argument("--until", type=moment, metavar="TIME", help="only before that time")
         add_projects(parser)
@@ -255,8 +255,9 @@ class ListEvents(Pages, LongLister):
             return self._all(parsed_args, filters)
         if filters.pop("name") or filters.pop("host") or parsed_args.project_id:
             raise InvalidInput("--name, --host and projects are for the events of all objects, not of one")
-        if parsed_args.kind == "slot":
-            name = uuid_of("slot", self.client.slots(), parsed_args.id)
+        if parsed_args.kind in ("card", "slot"):
+            found = self.client.slots() if parsed_args.kind == "slot" else self.client.cards()
+            name = uuid_of(parsed_args.kind, found, parsed_args.id)
         else:
             name = self.uuid_of_work(parsed_args.kind, parsed_args.id)
         events = self.client.events(EVENTFUL[parsed_args.kind], name, **filters)

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
+from uuid import uuid5
 
 from msgspec import Meta, field
 
@@ -21,7 +22,7 @@ from fpga_pool.model.fields import (
     require_address,
 )
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
-from fpga_pool.model.objects.pool import Batch, Job, LeaseKind, RateSegment, Slot
+from fpga_pool.model.objects.pool import SLOT_NAMESPACE, Batch, Job, LeaseKind, RateSegment, Slot
 from fpga_pool.model.objects.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
@@ -207,6 +208,13 @@ class Service:
     heard_at: Moment
     #: Parts of the pool that a scheduler owns, or that an agent belongs to; none of an API.
     shards: tuple[str, ...]
+    #: Properties that the REST API shows like fields.
+    ALSO_SHOWN: ClassVar = ("uuid",)
+
+    @property
+    def uuid(self) -> str:
+        """Deterministic uuid: a scheduler and an agent may have the same name."""
+        return str(uuid5(SLOT_NAMESPACE, f"{self.kind} {self.name}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,11 @@
-"""A card as operators see it: nothing is stored of it but its slots."""
+"""A card as operators see it, and an instance: nothing is stored of them but slots, and leases of slots."""
 
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from fpga_pool.model.fields import Detail, Internal
+from fpga_pool.model.fields import Detail, Internal, Moment
 from fpga_pool.model.objects.pool import SLOT_NAMESPACE, Slot
 
 
@@ -60,3 +60,26 @@ def card_name(slot: Slot) -> str:
 def card_uuid(name: str) -> str:
     """Return the uuid of the card of this name."""
     return str(uuid.uuid5(SLOT_NAMESPACE, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSlot:
+    """A slot that an instance holds."""
+
+    name: str
+    #: What the instance has it hold; "" = whatever it loads.
+    function: str
+    leased_at: Moment
+    #: Why the instance cannot use it; "" = it can, or its function was not loaded yet.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A virtual machine of Nova, of which the pool knows the slots that it holds."""
+
+    uuid: str
+    project_id: str
+    host: str
+    #: By name.
+    slot_list: tuple[InstanceSlot, ...]

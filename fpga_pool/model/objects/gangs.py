@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from fpga_pool.model.fields import Detail, Internal, Moment, Number
 from fpga_pool.model.flavor import Tier
@@ -98,7 +98,11 @@ class Processor:
     @property
     def uuid(self) -> str:
         """Deterministic uuid of the processor."""
-        return str(uuid.uuid5(SLOT_NAMESPACE, self.name))
+        return _processor_uuid(self.name)
+
+
+def _processor_uuid(name: str) -> str:
+    return str(uuid.uuid5(SLOT_NAMESPACE, name))
 
 
 def processor_name(host: str, number: int) -> str:
@@ -232,6 +236,13 @@ class GangProcessor:
     #: None = nothing.
     foreground: Process | None
     background: Process | None
+    #: Properties that the REST API shows like fields.
+    ALSO_SHOWN: ClassVar = ("uuid",)
+
+    @property
+    def uuid(self) -> str:
+        """Deterministic uuid of the processor."""
+        return _processor_uuid(self.name)
 
 
 def with_processes(processors: Iterable[Processor], processes: Iterable[Process]) -> list[GangProcessor]:

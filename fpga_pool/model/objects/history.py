@@ -18,8 +18,9 @@ HISTORY_LENGTH = 24
 LONGEST_EVENT_REASON = 255
 #: What has events that can be listed, and how these objects are called together.
 EVENTFUL = {
-    "batch": "batches", "design": "designs", "gang": "gangs", "host": "hosts", "instance": "instances", "job": "jobs",
-    "pipeline": "pipelines", "slot": "slots", "task": "tasks",
+    "batch": "batches", "card": "cards", "design": "designs", "function": "functions", "gang": "gangs",
+    "host": "hosts", "instance": "instances", "job": "jobs", "pipeline": "pipelines", "quota": "quotas",
+    "slot": "slots", "task": "tasks",
 }  # fmt: skip
 #: The first event of what a request, or the heartbeat of a host, has brought into the pool.
 CREATED = "Created"

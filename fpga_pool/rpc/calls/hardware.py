@@ -7,7 +7,7 @@ from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.requests import Page, Service, SlotDetail
 from fpga_pool.model.messages.work import DesignChange, DesignContent, DesignRequest
 from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
-from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.objects.gangs import GangProcessor
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -65,6 +65,9 @@ class HardwareCalls:
 
     def remove_card(self, uuid: str, seen: Seen = None) -> Card:
         """Remove a card; Conflict says what is in the way, and then it is drained only."""
+
+    def instance(self, project_id: str | None, uuid: str) -> Instance:
+        """Return one instance of this project (None: of any), with the slots that it holds."""
 
     def bitstreams(self, host: str | None = None) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue as a host has them; None = for each board, the first with it."""

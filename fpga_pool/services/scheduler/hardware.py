@@ -1,4 +1,4 @@
-"""Requests of operators, on hardware, processes and the past, which are part of `services.scheduler.endpoint`."""
+"""Requests on hardware, processes, instances, events and the past: a part of `services.scheduler.endpoint`."""
 
 import logging
 import time
@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError
-from fpga_pool.model.fields import ProcessId
+from fpga_pool.model.codec import read
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, NotFound
+from fpga_pool.model.fields import ProcessId, ProjectId
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.purge import Purge, PurgeRequest
-from fpga_pool.model.messages.requests import Page, Service, SlotDetail
+from fpga_pool.model.messages.requests import EventPage, Page, Service, SlotDetail
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
-from fpga_pool.model.objects.cards import Card
+from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.objects.gangs import GangProcessor, Processor, with_processes
+from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.hosts import ApiProcess, api_process_name, superfluous_processes
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
@@ -21,17 +23,20 @@ from fpga_pool.model.rules.shared.cards import (
     card_detail,
     cards,
     drain_card,
+    instance_detail,
     resume_card,
     retire_card,
     slot_detail,
     slots_of_card,
 )
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
+from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events, of_parts
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import NO_ANSWER, Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.purge import delete_slots, purge
+from fpga_pool.store.quotas import limits_history
 from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -180,6 +185,11 @@ class HardwareRequests:
         return self._changed(shard, change)
 
     @answers
+    def instance(self, context: Context, project_id: str | None, uuid: str) -> Instance:
+        with self._service.store.reading() as tx:
+            return instance_detail(tx, uuid, project_id)
+
+    @answers
     def bitstreams(self, context: Context, host: str | None = None) -> list[BitstreamInfo]:
         with self._service.store.reading() as tx:
             alive = {one.name: one.alive for one in ([tx.host(host)] if host is not None else tx.hosts())}
@@ -222,3 +232,31 @@ class HardwareRequests:
             said = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
             LOG.info("purge of %s: %s", project_id or "all projects", said or "nothing")
         return Purge(complete=request.dry_run or not is_over() or not any(found.values()), **found)
+
+    # Events
+
+    @answers
+    def events(self, context: Context, noun: str, project_id: str | None, name: str) -> Sequence[HistoryEntry]:
+        with self._service.store.reading() as tx:
+            if noun == "quota":
+                return limits_history(tx.connection, read(ProjectId, name, "project"))
+            if noun == "function":
+                return self._events_of_function(tx, name, project_id)
+            if noun == "slot":
+                name = tx.slot_by_uuid(name).name
+            return events_of(tx, noun, name, project_id)
+
+    def _events_of_function(self, tx: SqlTransaction, name: str, project_id: str | None) -> Sequence[HistoryEntry]:
+        """Return what happened to the design of a function, and for each board when its time model was fitted last."""
+        designs = self._service.designs
+        known = designs.everything(tx) if project_id is None else designs.visible(tx, project_id, {name})
+        if name not in known.functions:
+            raise NotFound(f"no function {name[:64]!r}")
+        design = tx.design_of(name)
+        return of_parts([*([(f"design {design.uuid}", design.history)] if design else []), *tx.refits(name)])
+
+    @answers
+    def pool_events(self, context: Context, page: EventPage) -> PoolEvents:
+        created_before = begin_before(page)
+        with self._service.store.reading() as tx:
+            return newest_events([tx.eventful(cls, page, created_before) for cls in classes_of(page)], page)

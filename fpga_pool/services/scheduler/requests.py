@@ -1,7 +1,7 @@
-"""Requests of tenants for work, and on quotas and events, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from fpga_pool.conf.policies import is_proving, policy_names
@@ -10,7 +10,6 @@ from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
-    EventPage,
     GangDetail,
     Page,
     PipelineDetail,
@@ -22,7 +21,6 @@ from fpga_pool.model.messages.requests import (
 from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.messages.work import BatchRequest, GangRequest, PipelineRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.progress import Flow, flow_of
 from fpga_pool.model.objects.quotas import ProjectLimits, Quota, QuotaLimits, Resource
@@ -43,7 +41,6 @@ from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipe
 from fpga_pool.model.rules.pipeline.edges import input_sources
 from fpga_pool.model.rules.pipeline.outlook import pipeline_detail, pipeline_outlook
 from fpga_pool.model.rules.shared.admission import quota_of
-from fpga_pool.model.rules.shared.events import begin_before, classes_of, events_of, newest_events
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
@@ -309,21 +306,6 @@ class TenantRequests:
         service.work_arrived()
         return task
 
-    # Events
-
-    @answers
-    def events(self, context: Context, noun: str, project_id: str | None, name: str) -> Sequence[HistoryEntry]:
-        with self._service.store.reading() as tx:
-            if noun == "slot":
-                name = tx.slot_by_uuid(name).name
-            return events_of(tx, noun, name, project_id)
-
-    @answers
-    def pool_events(self, context: Context, page: EventPage) -> PoolEvents:
-        created_before = begin_before(page)
-        with self._service.store.reading() as tx:
-            return newest_events([tx.eventful(cls, page, created_before) for cls in classes_of(page)], page)
-
     # Quotas, usage, open work and flows
 
     @answers
@@ -336,14 +318,14 @@ class TenantRequests:
     @answers
     def set_quota(self, context: Context, project_id: ProjectId, limits: QuotaLimits, seen: Seen = None) -> Quota:
         self._require_own_limits()
-        set_limits(self._service.store, project_id, limits, seen)
+        set_limits(self._service.store, project_id, limits, self._service.clock(), causing_request(), seen)
         LOG.info("quota of project %s: changed", project_id)
         return self.quota(context, project_id=project_id)
 
     @answers
     def unset_quota(self, context: Context, project_id: ProjectId, seen: Seen = None) -> Quota:
         self._require_own_limits()
-        unset_limits(self._service.store, project_id, seen)
+        unset_limits(self._service.store, project_id, self._service.clock(), causing_request(), seen)
         LOG.info("quota of project %s: the default one from now on", project_id)
         return self.quota(context, project_id=project_id)
 

@@ -3,7 +3,9 @@
 import pytest
 
 from fpga_pool.api.app import create_app
+from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.objects.history import EVENTFUL
+from support.permissions import BODIES
 
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 
@@ -108,11 +110,54 @@ def test_a_batch_is_no_pipeline(api):
     assert api.get(f"/v1/pipelines/{batch}/events").status_code == 404
 
 
-@pytest.mark.parametrize("nouns", EVENTFUL.values())
+@pytest.mark.parametrize("nouns", sorted({*EVENTFUL.values()} - {"quotas"}))
 def test_events_of_what_does_not_exist_are_not_found(api, nouns):
     name = "node-9" if nouns == "hosts" else "0" * 32
     assert api.get(f"/v1/{nouns}/{name}/events").status_code == 404
     assert api.get("/v1/hosts/node-1/events").status_code == 200
+
+
+def told(answer):
+    assert answer.status_code == 200, answer.text
+    return [(event["number"], event["event"], event["reason"]) for event in answer.json["events"]]
+
+
+def test_the_events_of_a_card_are_those_of_its_slots(api, slot):
+    card = api.get("/v1/cards").json["cards"][0]["uuid"]
+    found = told(api.get(f"/v1/cards/{card}/events?sort=at:asc"))
+    assert found[:2] == [
+        (0, "DrainRequested", "slot node-1/card-0/r0: repair 0"),
+        (1, "DrainCompleted", "slot node-1/card-0/r0"),
+    ]
+    assert [event for _, event, _ in found] == STEPS
+
+
+def test_the_events_of_a_quota_are_its_changes_with_each_limit_before_and_after(api):
+    path = "/v1/quotas/other"
+    assert told(api.get(f"{path}/events")) == []
+    for method, body in (("PUT", {"jobs": 5, "tickets": -1}), ("PUT", {"jobs": 5}), ("DELETE", None)):
+        assert api.open(path, method=method, json=body).status_code == 200
+    # The second request changed nothing.
+    assert told(api.get(f"{path}/events?sort=at:asc")) == [
+        (1, "LimitsSet", "jobs default -> 5, tickets default -> unlimited"),
+        (2, "LimitsUnset", "jobs 5 -> default, tickets unlimited -> default"),
+    ]
+    assert told(api.get("/v1/quotas/demo/events")) == []
+    assert api.get("/v1/quotas/%00/events").status_code == 400
+
+
+def test_the_events_of_a_function_are_those_of_its_design_and_the_fits_of_its_time_models(api, pool):
+    assert told(api.get("/v1/functions/sha256/events")) == []
+    pool.store.save_time_model("sha256", "kintex7", TimeModel(0.5, 1e-9), 12, 2000.0)
+    assert told(api.get("/v1/functions/sha256/events")) == [(0, "Refitted", "board kintex7: 12 runs")]
+    design = api.post("/v1/designs", json=BODIES["create_design"]).json["design"]
+    api.patch(f"/v1/designs/{design['uuid']}", json={"state": "APPROVED", "reason": "reviewed"})
+    found = told(api.get(f"/v1/functions/{design['function']}/events?sort=at:asc"))
+    name = f"design {design['uuid']}"
+    assert found == [(0, "Created", name), (1, "Approved", f"{name}: reviewed")]
+    # Another project's jobs cannot name it: it has no such function.
+    foreign = api.get(f"/v1/functions/{design['function']}/events", headers={"X-Project-Id": "other"})
+    assert foreign.status_code == 404
 
 
 # ---- Of all objects

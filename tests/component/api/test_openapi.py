@@ -57,7 +57,10 @@ def test_answers_fit_their_schemas(api, pool, document):
     uuids["jobs"] = api.get("/v1/jobs").json["jobs"][0]["uuid"]
     uuids["designs"] = api.post("/v1/designs", json=DESIGN).json["design"]["uuid"]
     uuids["instances"] = pool.instance_on("node-1")
-    names = {"hosts": "node-1", "functions": "sha256"}
+    uuids["services"] = api.get("/v1/services").json["services"][0]["uuid"]
+    uuids["processors"] = api.get("/v1/processors").json["processors"][0]["uuid"]
+    api.put("/v1/quotas/other", json={"jobs": 5})
+    names = {"hosts": "node-1", "functions": "sha256", "quotas": "other"}
     for path, methods in document["paths"].items():
         if "get" in methods:
             nouns = path.split("/")[2]

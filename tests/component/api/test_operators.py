@@ -186,3 +186,33 @@ def test_one_host_and_one_function_are_shown_by_name(api):
 @pytest.mark.parametrize("path", ["/v1/hosts/node-9", "/v1/functions/rot13"])
 def test_unknown_names_are_not_found(api, path):
     assert api.get(path).status_code == 404
+
+
+def test_each_processor_and_service_of_a_list_is_shown_by_its_uuid(api):
+    for nouns, noun in (("processors", "processor"), ("services", "service")):
+        listed = api.get(f"/v1/{nouns}").json[nouns]
+        assert len({one["uuid"] for one in listed}) == len(listed) > 0
+        for one in listed:
+            assert api.get(f"/v1/{nouns}/{one['uuid']}").json == {noun: one}
+        assert api.get(f"/v1/{nouns}/{uuid.UUID(int=1)}").status_code == 404
+
+
+def test_an_instance_is_shown_with_its_slots_to_its_own_project(api, leased, pool):
+    _, lease = leased
+    vm = str(uuid.uuid4())
+    lease(LeaseKind.INSTANCE, vm, "demo")
+    assert api.get(f"/v1/instances/{vm}").json["instance"] == {
+        "uuid": vm,
+        "project_id": "demo",
+        "host": "node-1",
+        "slot_list": [
+            {
+                "name": "node-1/card-0/r0",
+                "function": "",
+                "leased_at": "1970-01-01T00:16:40.000000+00:00",
+                "reason": "",
+            }
+        ],
+    }
+    assert api.get(f"/v1/instances/{vm}", headers={"X-Project-Id": "other"}).status_code == 404
+    assert api.get(f"/v1/instances/{vm}?project_id=all").status_code == 200

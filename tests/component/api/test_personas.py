@@ -58,7 +58,7 @@ class Projects:
 
     def target(self, noun, owner):
         """Return what the path names, and a job of it if it has some."""
-        fixed = {"host": "node-1", "function": "sha256", "project": OTHER_PROJECT, "": ""}
+        fixed = {"host": "node-1", "function": "sha256", "project": OTHER_PROJECT, "quota": OTHER_PROJECT, "": ""}
         if noun in fixed:
             return fixed[noun], ""
         if noun not in OF_PROJECTS:

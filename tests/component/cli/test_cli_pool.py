@@ -84,6 +84,36 @@ def test_events_of_a_slot_by_its_name_tell_who_drained_it_and_why(run):
     assert run("event", "list", "lease", "x").status == 2
 
 
+def test_events_of_a_card_a_function_and_a_quota_are_listed_by_their_names(run):
+    run("card", "drain", "node-1/card-0", "--reason", "loud fan")
+    rows = run("event", "list", "card", "node-1/card-0", "-f", "json").json
+    assert [(row["event"], row["reason"]) for row in rows] == [
+        ("DrainCompleted", "slot node-1/card-0/r0"),
+        ("DrainRequested", "slot node-1/card-0/r0: loud fan"),
+    ]
+    run("quota", "set", "other", "--jobs", 5)
+    (row,) = run("event", "list", "quota", "other", "-f", "json").json
+    assert (row["event"], row["reason"]) == ("LimitsSet", "jobs default -> 5")
+    assert run("event", "list", "function", "sha256", "-f", "json").json == []
+    assert run("event", "list", "function", "nonsense").status == 1
+
+
+def test_a_processor_a_service_and_an_instance_are_shown(run, pool):
+    listed = run("processor", "list", "-f", "json").json
+    shown = run("processor", "show", listed[0]["name"], "-f", "json").json
+    assert {name: shown[name] for name in listed[0]} == listed[0]
+    assert run("processor", "show", shown["uuid"], "-f", "json").json == shown
+    service = run("service", "list", "-f", "json").json[0]
+    shown = run("service", "show", service["name"], "-f", "json").json
+    assert (shown["name"], shown["kind"], shown["state"]) == (service["name"], service["kind"], "up")
+    assert run("service", "show", shown["uuid"], "-f", "json").json["name"] == service["name"]
+    vm = pool.instance_on("node-1")
+    shown = run("instance", "show", vm, "-f", "json").json
+    assert (shown["uuid"], shown["host"], len(shown["slot_list"])) == (vm, "node-1", 1)
+    assert run("instance", "show", UNKNOWN).err == f"fpga-pool: no instance {UNKNOWN} that holds slots\n"
+    assert run("service", "show", "nothing").status == 1
+
+
 def test_events_of_all_objects_are_listed_with_these(run, client):
     run("slot", "drain", "node-1/card-0/r0", "--reason", "loud fan")
     gang = client.create_gang(1, 60.0, 0.5, name="wide")

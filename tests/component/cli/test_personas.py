@@ -23,9 +23,21 @@ MANIFEST = {key: value for key, value in BODIES["create_design"].items() if key 
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory, new_pool):
-    """The API of a pool that asks for tokens."""
+def pool(tmp_path_factory, new_pool):
     pool = new_pool(tmp_path_factory.mktemp("pool"), 100)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def instances(pool):
+    """An instance of each project, by the token that creates what the project has."""
+    return {"manager": pool.instance_on("node-1", PROJECT), "other": pool.instance_on("node-2", OTHER_PROJECT)}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory, pool):
+    """The API of a pool that asks for tokens."""
     for project in (PROJECT, OTHER_PROJECT):  # this test asks as fast as it can
         pool.set_quota(project, QuotaLimits(requests_per_s=10**6))
     with known_tokens():
@@ -33,7 +45,6 @@ def url(tmp_path_factory, new_pool):
         server = ApiServer(make_application(conf, pool, keystone=True), port=0, authenticates=True)
         yield server.start()
         server.stop()
-    pool.close()
 
 
 @pytest.fixture
@@ -69,7 +80,7 @@ def run(commands, url, directory, monkeypatch):
 
 
 @pytest.fixture
-def words(url, directory):
+def words(url, directory, instances):
     """Return the words of a command, with what its arguments name made anew by `owner`."""
 
     def ask(method, path, owner, body=None):
@@ -78,6 +89,8 @@ def words(url, directory):
     def made(noun, owner):
         if noun == "job":
             return ask("GET", f"/v1/batches/{made('batch', owner)}/jobs", owner)["jobs"][0]["uuid"]
+        if noun == "instance":
+            return instances[owner]
         more = {"held": True} if noun == "batch" else {"name": new_name()} if noun == "design" else {}
         return ask("POST", f"/v1/{WORK[noun]}", owner, BODIES[f"create_{noun}"] | more)[noun]["uuid"]
 

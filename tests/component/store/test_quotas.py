@@ -44,12 +44,12 @@ def test_tasks_and_gangs_count_until_they_end(store, make):
 
 
 def test_limits_of_a_project_are_changed_one_by_one_and_forgotten_together(store):
-    set_limits(store, "project-a", QuotaLimits(jobs=5))
-    set_limits(store, "project-a", QuotaLimits(task_slots=0, jobs=-1))
+    set_limits(store, "project-a", QuotaLimits(jobs=5), 1.0)
+    set_limits(store, "project-a", QuotaLimits(task_slots=0, jobs=-1), 1.0)
     assert quota(store, "project-a")[0] == QuotaLimits(jobs=-1, task_slots=0)
     assert quota(store, "project-b")[0] == QuotaLimits()
-    unset_limits(store, "project-a")
-    unset_limits(store, "project-a")
+    unset_limits(store, "project-a", 2.0)
+    unset_limits(store, "project-a", 2.0)
     assert quota(store, "project-a")[0] == QuotaLimits()
 
 
@@ -57,7 +57,7 @@ def test_limits_of_a_project_are_changed_one_by_one_and_forgotten_together(store
 def test_two_of_a_project_are_admitted_one_after_the_other(store, make, known):
     """The second sees what the first stored: otherwise both could have the last of a quota."""
     if known:
-        set_limits(store, "project-a", QuotaLimits(jobs=10))
+        set_limits(store, "project-a", QuotaLimits(jobs=10), 1.0)
     seen = []
     locked = threading.Event()
 

@@ -1,12 +1,12 @@
-"""Cards: to act on one is to act on each of its slots, all of which are in the shard of their host."""
+"""Cards: to act on one is to act on each of its slots, all of which are in the shard of their host; and instances."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page, SlotDetail
-from fpga_pool.model.objects.cards import Card, CardState, card_name, card_uuid
+from fpga_pool.model.objects.cards import Card, CardState, Instance, InstanceSlot, card_name, card_uuid
 from fpga_pool.model.objects.links import slot_links
-from fpga_pool.model.objects.pool import Host, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects.pool import Host, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import CARD_GONE
@@ -52,6 +52,25 @@ def slot_detail(tx: Transaction, slot: Slot) -> SlotDetail:
         return found
     job = next(iter(tx.active_jobs(slot=slot.name)), None)
     return changed(found, holder=job.uuid if job else "", holder_project_id=job.project_id if job else "")
+
+
+def leases_of_instance(tx: Transaction, uuid: str, project_id: str | None) -> list[Lease]:
+    """Return what an instance of this project (None: of any) holds, by slot; NotFound if that is nothing."""
+    held = (lease for lease in tx.leases(holders=[uuid]) if lease.of_instance)
+    leases = [lease for lease in held if project_id in (None, lease.project_id)]
+    if not leases:
+        raise NotFound(f"no instance {uuid} that holds slots")
+    return leases
+
+
+def instance_detail(tx: Transaction, uuid: str, project_id: str | None) -> Instance:
+    """Return an instance with its slots."""
+    leases = leases_of_instance(tx, uuid, project_id)
+    slots = tuple(
+        InstanceSlot(name=one.slot, function=one.function, leased_at=one.granted_at, reason=one.broken)
+        for one in leases
+    )
+    return Instance(uuid=uuid, project_id=leases[0].project_id, host=tx.slot(leases[0].slot).host, slot_list=slots)
 
 
 def slots_of_card(tx: Transaction, uuid: str) -> list[Slot]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import EventPage
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang
@@ -17,6 +17,7 @@ from fpga_pool.model.rules.batch.admission import owned_batch
 from fpga_pool.model.rules.gang.admission import owned_gang
 from fpga_pool.model.rules.pipeline.admission import owned_pipeline
 from fpga_pool.model.rules.shared.admission import owned
+from fpga_pool.model.rules.shared.cards import leases_of_instance, slots_of_card
 from fpga_pool.model.rules.shared.designs import visible_design
 from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.model.transaction import Transaction
@@ -24,32 +25,39 @@ from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True)
-class _Instance:
-    """A virtual machine of Nova, of which the pool knows the slots that it holds."""
+class _Parts:
+    """An object of which nothing is stored but its parts."""
 
     history: tuple[HistoryEntry, ...]
 
 
-def _of_instance(tx: Transaction, uuid: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
-    """Return the events of the leases that an instance has now, numbered in the order of their times."""
-    held = (lease for lease in tx.leases(holders=[uuid]) if lease.of_instance)
-    leases = [lease for lease in held if project_id in (None, lease.project_id)]
-    if not leases:
-        raise NotFound(f"no instance {uuid} that holds slots")
-    events = sorted(((entry, lease.slot) for lease in leases for entry in lease.history), key=lambda one: one[0].at)
+def of_parts(parts: Iterable[tuple[str, Iterable[HistoryEntry]]]) -> tuple[HistoryEntry, ...]:
+    """Return the events of the parts of an object, each named in the reason, numbered in the order of their times."""
+    events = sorted(((entry, name) for name, history in parts for entry in history), key=lambda one: one[0].at)
     return tuple(
-        changed(entry, number=number, reason=f"slot {slot}: {entry.reason}" if entry.reason else f"slot {slot}")
-        for number, (entry, slot) in enumerate(events)
+        changed(entry, number=number, reason=f"{name}: {entry.reason}" if entry.reason else name)
+        for number, (entry, name) in enumerate(events)
     )
+
+
+def _of_instance(tx: Transaction, uuid: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
+    """Return the events of the leases that an instance has now."""
+    return of_parts((f"slot {lease.slot}", lease.history) for lease in leases_of_instance(tx, uuid, project_id))
+
+
+def _of_card(tx: Transaction, uuid: str) -> tuple[HistoryEntry, ...]:
+    """Return the events of the slots of a card: what is done on it is done on each of them."""
+    return of_parts((f"slot {slot.name}", slot.history) for slot in slots_of_card(tx, uuid))
 
 
 #: By noun, what reads an object of a project, or one of the pool.
 _READERS: Mapping[str, Callable[[Transaction, str, str | None], Any]] = {
     "batch": owned_batch,
+    "card": lambda tx, uuid, _: _Parts(_of_card(tx, uuid)),
     "design": visible_design,
     "gang": owned_gang,
     "host": lambda tx, name, _: tx.host(name),
-    "instance": lambda tx, uuid, project_id: _Instance(_of_instance(tx, uuid, project_id)),
+    "instance": lambda tx, uuid, project_id: _Parts(_of_instance(tx, uuid, project_id)),
     "job": lambda tx, uuid, project_id: owned(tx.job(uuid), project_id, "job"),
     "pipeline": owned_pipeline,
     "slot": lambda tx, name, _: tx.slot(name),

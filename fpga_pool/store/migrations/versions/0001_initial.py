@@ -353,6 +353,7 @@ def _create_quotas() -> None:
         *_columns(INTEGER, "jobs", "input_bytes", "task_slots", "gang_processors", nullable=True),
         *_columns(INTEGER, "tickets", "requests_per_s", "design_bytes", nullable=True),
         *_columns(INTEGER, "admissions"),
+        *_columns(LONG_TEXT, "history", nullable=True),
     )
     _create(
         "usage_days",

@@ -61,7 +61,7 @@ def test_what_belongs_to_another_project_has_no_events(told, job, noun, name):
         told(noun, name, "q")
 
 
-@pytest.mark.parametrize("noun", EVENTFUL)
+@pytest.mark.parametrize("noun", sorted(EVENTFUL.keys() - {"function", "quota"}))
 def test_what_does_not_exist_has_no_events(told, noun):
     with pytest.raises(NotFound):
         told(noun, "x")
