@@ -108,12 +108,14 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
     if getattr(query, "alive", None) is not None:
         where["alive"] = (query.alive,)
     descending, marker = query.sort.endswith(":desc"), query.marker
+    asked_since = getattr(query, "since", None)
+    since = None if asked_since is None else asked_since.timestamp() - SHOWN_S
     if not isinstance(query, WorkQuery):
-        return Page(where=where, marker=marker, limit=query.limit, descending=descending)
+        return Page(where=where, since=since, marker=marker, limit=query.limit, descending=descending)
     return Page(
         project_id=chosen_project(query.project_id),
         where=where,
-        since=None if query.since is None else query.since.timestamp() - SHOWN_S,
+        since=since,
         marker=marker and chosen_uuid(marker),
         limit=query.limit,
         descending=descending,

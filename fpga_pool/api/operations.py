@@ -36,6 +36,7 @@ from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.plans import PlannedBatch, PlannedGang, PlannedPipeline, PlannedTask
 from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.queries import (
+    BatchQuery,
     CardQuery,
     CountersQuery,
     HostQuery,
@@ -292,8 +293,9 @@ _BATCH = "/v1/batches/<uuid>"
 
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
-             detail="batch_detail", creation={"query": NewBatchQuery, "answer": JobList, "created": "batch",
-                                              "headers": {"Cache-Control": "no-store"}}),
+             BatchQuery, detail="batch_detail",
+             creation={"query": NewBatchQuery, "answer": JobList, "created": "batch",
+                       "headers": {"Cache-Control": "no-store"}}),
     Operation(method="PATCH", path=_BATCH, name="change_batch", persona=MEMBER, noun="batch", body=BatchChange,
               handle=_change_batch, answer={"batch": Batch},
               summary="Hold a batch, or a pipeline, back, or release it; change its priority."),
@@ -314,7 +316,7 @@ OPERATIONS = (
         ("task", TaskRequest, PlannedTask),
     )),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
-    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState),
+    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState, BatchQuery),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
     list_of("jobs", Job, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),

@@ -125,7 +125,7 @@ class PoolApi(DryRuns):
 
         return create(self._http, JobList, "", body, look, patience_s, params={"wait_s": wait_s})
 
-    def batches(self, limit: int | None = None, **filters: Unpack[f.NamedWorkFilters]) -> list[Batch]:
+    def batches(self, limit: int | None = None, **filters: Unpack[f.BatchFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
         return self._list(Batch, "batches", limit, filters)
 
@@ -265,7 +265,7 @@ class PoolApi(DryRuns):
         body = {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)}
         return create(self._http, Batch, "pipeline", body, lambda: self.pipeline(uuid).pipeline, patience_s)
 
-    def pipelines(self, limit: int | None = 100, **filters: Unpack[f.NamedWorkFilters]) -> list[Batch]:
+    def pipelines(self, limit: int | None = 100, **filters: Unpack[f.BatchFilters]) -> list[Batch]:
         """Return the newest pipelines of the project, newest first."""
         return self._list(Batch, "pipelines", limit, filters)
 

@@ -100,9 +100,17 @@ class WorkFilters(NameFilters, total=False):
 
 
 class NamedWorkFilters(WorkFilters, total=False):
-    """Which batches, designs, gangs or pipelines are listed."""
+    """Which designs or gangs are listed."""
 
     name: Sequence[str]
+
+
+class BatchFilters(NamedWorkFilters, total=False):
+    """Which batches or pipelines are listed: with both those that have a job of the function on the host."""
+
+    #: Functions of their jobs, and hosts on which these were planned.
+    function: Sequence[str]
+    host: Sequence[str]
 
 
 class TaskFilters(NamedWorkFilters, total=False):
@@ -125,6 +133,8 @@ class SlotFilters(NameFilters, total=False):
     state: Sequence[str]
     function: Sequence[str]
     host: Sequence[str]
+    #: Their last event was then or later, UTC seconds.
+    since: float | None
 
 
 class CardFilters(NameFilters, total=False):
@@ -133,6 +143,8 @@ class CardFilters(NameFilters, total=False):
     state: Sequence[str]
     board: Sequence[str]
     host: Sequence[str]
+    #: Their last event was then or later, UTC seconds.
+    since: float | None
 
 
 class ProcessorFilters(NameFilters, total=False):
@@ -145,3 +157,5 @@ class HostFilters(NameFilters, total=False):
     """Which hosts are listed."""
 
     alive: bool | None
+    #: Their last event was then or later, UTC seconds.
+    since: float | None

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Result, Select, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Result, Select, exists, or_, select, union_all
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
@@ -129,12 +129,23 @@ class FamilyReads:
         """
         kind: Any = cls  # what a cache takes
         rows, every = table(kind).c, all_of(kind)
-        if unknown := page.where.keys() - rows.keys():
+        of_jobs = {"function", "host"} & page.where.keys() if kind is Batch else set()
+        if unknown := page.where.keys() - rows.keys() - of_jobs:
             raise InvalidInput(f"where: a {kind.__name__.lower()} has no field {min(unknown)!r}")
-        where: dict[str, ColumnElement[bool]] = {name: rows[name].in_(values) for name, values in page.where.items()}
+        where: dict[str, ColumnElement[bool]] = {
+            name: rows[name].in_(values) for name, values in page.where.items() if name not in of_jobs
+        }
+        if of_jobs:
+            fitting = [JOBS.c[name].in_(page.where[name]) for name in sorted(of_jobs)]
+            where["jobs"] = exists().where(JOBS.c.batch_uuid == rows.uuid, *fitting)
         if page.project_id is not None:
             where["project_id"] = rows.project_id == page.project_id
-        after: tuple[ColumnElement[bool], ...] = () if page.since is None else (rows.created_at >= page.since,)
+        at = rows.created_at if "created_at" in rows else rows.event_at if "event_at" in rows else None
+        after: tuple[ColumnElement[bool], ...] = ()
+        if page.since is not None:
+            if at is None:
+                raise InvalidInput(f"since: a {kind.__name__.lower()} has no time")
+            after = (at >= page.since,)
         order = [rows.created_at, rows.uuid] if "created_at" in rows else [rows.name]
         if page.marker is not None:
             last = self._all(cls, every.where(rows[PLACES[kind].key] == page.marker, *where.values(), *after))

@@ -137,6 +137,8 @@ class Pages(PoolLister):
 
     #: Options that take one or several values, and what they are called.
     FILTERS: Mapping[str, str] = {}
+    #: What of an object `--since` looks at; "" = there is no such option.
+    SINCE = ""
     #: Field by which the list is sorted, how without `--sort`, and how many rows there are without `--limit`.
     SORT, ORDER = "name", "asc"
     LIMIT: int | None = None
@@ -151,6 +153,9 @@ class Pages(PoolLister):
                 metavar=metavar,
                 help=f"only of this {name}; may be repeated",
             )
+        if self.SINCE:
+            text = f"only {self.SINCE} then or later: {TIMES}"
+            parser.add_argument("--since", type=moment, metavar="TIME", help=text)
         parser.add_argument(
             "--sort",
             choices=[f"{self.SORT}:asc", f"{self.SORT}:desc"],
@@ -167,7 +172,8 @@ class Pages(PoolLister):
         parser.add_argument("--marker", metavar="ID", help="begin after this one, the last row of an earlier list")
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return {name: getattr(parsed_args, name) for name in ("limit", "sort", "marker", *self.FILTERS)}
+        since = ["since"] if self.SINCE else []
+        return {name: getattr(parsed_args, name) for name in ("limit", "sort", "marker", *self.FILTERS, *since)}
 
 
 def add_projects(parser: argparse.ArgumentParser) -> None:
@@ -183,15 +189,14 @@ class NewestLister(Pages, LongLister):
     """A table of the newest objects of the project; with their projects if these are several."""
 
     FILTERS: Mapping[str, str] = {"state": "STATE"}
-    SORT, ORDER, LIMIT = "created_at", "desc", 100
+    SORT, ORDER, LIMIT, SINCE = "created_at", "desc", 100, "created"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--since", type=moment, metavar="TIME", help=f"only created then or later: {TIMES}")
         add_projects(parser)
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return super().filters(parsed_args) | {"since": parsed_args.since, "project_id": parsed_args.project_id}
+        return super().filters(parsed_args) | {"project_id": parsed_args.project_id}
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         columns = self.COLUMNS

@@ -28,6 +28,8 @@ BATCHES: Columns = (
     ("pending_reason", attrgetter("withheld")),
 )
 SHORT_BATCHES = ("uuid", "name", "state", "jobs")
+#: By what batches and pipelines are listed.
+BATCH_FILTERS = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
 
 
 def _took_s(batch: Batch) -> float | None:
@@ -71,6 +73,7 @@ class List(NewestLister):
     """
 
     SHORT = SHORT_BATCHES
+    FILTERS: Mapping[str, str] = BATCH_FILTERS
     ASK, COLUMNS = Client.batches, BATCHES
 
 

@@ -27,6 +27,8 @@ from fpga_pool.model.rest import date
 
 #: How often it is tried to remove a card that is in use.
 LOOK_S = 1.0
+#: What of hosts, cards and slots `--since` looks at.
+CHANGED = "with an event"
 
 
 def _numbers(*names: str) -> Columns:
@@ -94,6 +96,7 @@ class ListHosts(Pages, LongLister):
     """
 
     SHORT = ("name", "alive", "egress_bps", "ingress_bps", "data_address")
+    SINCE = CHANGED
     ASK, COLUMNS = Client.hosts, HOSTS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -216,6 +219,7 @@ class ListSlots(Pages, LongLister):
 
     SHORT = ("name", "kind", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
+    SINCE = CHANGED
     ASK, COLUMNS = Client.slots, SLOTS
 
 
@@ -284,6 +288,7 @@ class ListCards(Pages, LongLister):
 
     SHORT = ("name", "board", "state", "slots", "functions")
     FILTERS: Mapping[str, str] = {"state": "STATE", "board": "BOARD", "host": "HOST"}
+    SINCE = CHANGED
     ASK, COLUMNS = Client.cards, _CARDS
 
 

@@ -1,7 +1,7 @@
 """`fpga-pool pipeline`: subtasks that depend on each other, and pictures of them."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -51,6 +51,7 @@ class List(NewestLister):
     """
 
     SHORT = batch.SHORT_BATCHES
+    FILTERS: Mapping[str, str] = batch.BATCH_FILTERS
     ASK, COLUMNS = Client.pipelines, batch.BATCHES
 
 

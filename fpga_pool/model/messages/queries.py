@@ -35,10 +35,18 @@ class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
 
 
 class NamedWorkQuery(WorkQuery, frozen=True, kw_only=True):
-    """Which batches, designs, gangs or pipelines are wanted."""
+    """Which designs or gangs are wanted."""
 
     #: One or several names.
     name: tuple[Text, ...] = ()
+
+
+class BatchQuery(NamedWorkQuery, frozen=True, kw_only=True):
+    """Which batches or pipelines are wanted: with both parameters those that have a job of the function on the host."""
+
+    #: One or several functions of their jobs, and hosts on which these were planned.
+    function: tuple[Text, ...] = ()
+    host: tuple[Text, ...] = ()
 
 
 class TaskQuery(NamedWorkQuery, frozen=True, kw_only=True):
@@ -74,6 +82,8 @@ class SlotQuery(NameQuery, frozen=True, kw_only=True):
     state: tuple[str, ...] = ()
     function: tuple[Text, ...] = ()
     host: tuple[Text, ...] = ()
+    #: Their last event was then or later.
+    since: Since | None = None
 
 
 class CardQuery(NameQuery, frozen=True, kw_only=True):
@@ -83,12 +93,16 @@ class CardQuery(NameQuery, frozen=True, kw_only=True):
     state: tuple[str, ...] = ()
     board: tuple[Text, ...] = ()
     host: tuple[Text, ...] = ()
+    #: The last event of one of their slots was then or later.
+    since: Since | None = None
 
 
 class HostQuery(NameQuery, frozen=True, kw_only=True):
     """Which hosts are wanted."""
 
     alive: bool | None = None
+    #: Their last event was then or later.
+    since: Since | None = None
 
 
 class ProcessorQuery(NameQuery, frozen=True, kw_only=True):

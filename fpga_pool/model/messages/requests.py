@@ -351,7 +351,7 @@ class Page(Message, frozen=True, kw_only=True):
     project_id: str | None = None
     #: Accepted values by field; a field that is not named may have any.
     where: dict[str, tuple[str | bool, ...]] = field(default_factory=dict)
-    #: Objects created before this are left out, UTC seconds.
+    #: Objects created, or those of the pool changed last, before this are left out, UTC seconds.
     since: Moment | None = None
     #: Key of the last object of the page before; None = the first page.
     marker: str | None = None

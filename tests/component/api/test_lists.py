@@ -59,6 +59,35 @@ def test_a_list_begins_at_a_moment(api, create):
     assert uuids(api.get("/v1/batches", query_string={"since": "2026-01-01T00:00:00Z"})) == [second, first]
 
 
+def test_batches_and_pipelines_are_listed_by_the_functions_and_hosts_of_their_jobs(api, create):
+    batch = create(3)
+    subtask = JOB | {"name": "a"}
+    pipeline = api.post("/v1/pipelines", json={"subtasks": [subtask]}).json["pipeline"]["uuid"]
+    (host,) = {job["host"] for job in api.get(f"/v1/jobs?batch_uuid={batch}").json["jobs"]}
+    assert uuids(api.get("/v1/batches?function=sha256&limit=1")) == [pipeline]
+    assert uuids(api.get(f"/v1/batches?function=sha256&marker={pipeline}")) == [batch]
+    assert uuids(api.get(f"/v1/batches?function=aes&function=sha256&host={host}"))[-1] == batch
+    for nothing in ("function=aes", "host=node-9", f"function=aes&host={host}", "function=sha256&host=node-9"):
+        assert uuids(api.get(f"/v1/batches?{nothing}")) == []
+    assert uuids(api.get("/v1/pipelines?function=sha256"), "pipelines") == [pipeline]
+    assert api.get("/v1/gangs?function=sha256").status_code == 400
+
+
+@pytest.mark.parametrize("nouns", ["slots", "cards", "hosts"])
+def test_slots_cards_and_hosts_are_listed_by_the_time_of_their_last_event(api, nouns):
+    slot = api.get("/v1/slots").json["slots"][0]
+    api.patch(f"/v1/slots/{slot['uuid']}", json={"drain": True})
+    event = api.get(f"/v1/slots/{slot['uuid']}/events").json["events"][0]["at"]
+
+    def names(since):
+        return [one["name"] for one in api.get(f"/v1/{nouns}", query_string={"since": since}).json[nouns]]
+
+    changed = {"slots": [slot["name"]], "cards": ["node-1/card-0"], "hosts": []}[nouns]
+    assert names(event) == changed
+    assert names("2099-01-01T00:00:00Z") == []
+    assert api.get(f"/v1/{nouns}?since=soon").status_code == 400
+
+
 @pytest.mark.parametrize("below_s", [0.0, 2.4e-7, 4.8e-7])
 def test_a_moment_as_it_is_shown_is_no_later_than_that_which_is_stored(api, create, pool, below_s):
     uuid = create()
@@ -174,7 +203,7 @@ def test_hosts_are_filtered_by_whether_they_are_alive(api):
             "start: expected a date with a time zone, such as 2026-01-31T12:00:00Z, found",
         ),
         ("/v1/batches?sort=name", "sort: expected created_at with :asc or :desc"),
-        ("/v1/batches?host=node-1", "unknown: ['host']"),
+        ("/v1/gangs?host=node-1", "unknown: ['host']"),
         ("/v1/slots?state=LATE", "state: expected one of EMPTY, LOADING"),
         ("/v1/jobs?limit=1&limit=2", "limit: expected once, found 2 times"),
         ("/v1/hosts?alive=perhaps", "alive: expected"),

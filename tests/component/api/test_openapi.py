@@ -89,5 +89,5 @@ def test_an_unknown_query_parameter_is_refused_by_name(api):
     assert answer.status_code == 400
     assert (
         answer.json["errors"][0]["detail"]
-        == "query: unknown: ['colour']; known: project_id, state, since, sort, limit, marker, name"
+        == "query: unknown: ['colour']; known: project_id, state, since, sort, limit, marker, name, function, host"
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page, SlotDetail
 from fpga_pool.model.objects.cards import Card, CardState, Instance, InstanceSlot, card_name, card_uuid
+from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import Host, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.preconditions import Seen, require_seen
@@ -28,6 +29,8 @@ def cards(tx: Transaction, page: Page) -> list[Card]:
         by_card.setdefault(card_name(slot), []).append(slot)
     found = [_card(by_card[name], hosts[by_card[name][0].host]) for name in sorted(by_card, reverse=page.descending)]
     found = [one for one in found if all(getattr(one, name) in values for name, values in page.where.items())]
+    if page.since is not None:
+        found = [one for one in found if any(last_event_at(slot) >= page.since for slot in one.slot_list)]
     if page.marker is None:
         return found[: page.limit]
     begin = next((place for place, one in enumerate(found, 1) if one.name == page.marker), None)
