@@ -15,7 +15,7 @@ from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkEventQuery, WorkQuery
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import JobDetail, Page
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rest import as_request, show
@@ -145,7 +145,8 @@ def link_to(path: str, limit: int, marker: object) -> dict[str, str]:
 
 
 def _key(listed: Any) -> str:
-    key: str = listed.uuid if hasattr(listed, "project_id") else listed.name
+    thing = listed.job if isinstance(listed, JobDetail) else listed
+    key: str = thing.uuid if hasattr(thing, "project_id") else thing.name
     return key
 
 

@@ -82,7 +82,7 @@ from fpga_pool.model.messages.work import (
 from fpga_pool.model.objects.cards import Card, CardState, Instance
 from fpga_pool.model.objects.gangs import Gang, GangProcessor, GangState
 from fpga_pool.model.objects.history import PoolEvent
-from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState, Slot, SlotState
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, JobState, Slot, SlotState
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskState
@@ -318,7 +318,7 @@ OPERATIONS = (
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang, GangState),
     *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline, BatchState, BatchQuery),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task, TaskState, TaskQuery),
-    list_of("jobs", Job, JobState, ProjectJobQuery, READER,
+    list_of("jobs", JobDetail, JobState, ProjectJobQuery, READER,
           "List the jobs of all batches of the project, newest first, a page at a time."),
     Operation(method="GET", path="/v1/jobs/<uuid>", name="show_job", persona=READER, noun="job",
               answer={"job": JobDetail}, query=ProjectQuery,

@@ -18,6 +18,7 @@ from fpga_pool.model.messages.requests import (
     BatchDetail,
     FunctionInfo,
     GangDetail,
+    JobDetail,
     JobList,
     PipelineDetail,
     Receipt,
@@ -39,7 +40,9 @@ from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rest import date
 
 #: What is listed.
-Listed = TypeVar("Listed", Batch, Design, Gang, Job, Task, Slot, Card, Host, GangProcessor, HistoryEntry, PoolEvent)
+Listed = TypeVar(
+    "Listed", Batch, Design, Gang, Job, JobDetail, Task, Slot, Card, Host, GangProcessor, HistoryEntry, PoolEvent
+)
 
 _PAGE = 1000
 
@@ -128,10 +131,6 @@ class PoolApi(DryRuns):
     def batches(self, limit: int | None = None, **filters: Unpack[f.BatchFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
         return self._list(Batch, "batches", limit, filters)
-
-    def project_jobs(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[Job]:
-        """Return the jobs of all batches of the project, newest first."""
-        return self._list(Job, "jobs", limit, filters)
 
     def job(self, uuid: str, project_id: str | None = None) -> Job:
         """Return one job, with its history."""

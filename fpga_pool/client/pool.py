@@ -16,6 +16,7 @@ from fpga_pool.client.attach import AttachedRunner, PipelineRunner, TaskRunner, 
 from fpga_pool.client.filters import (
     BatchOptions,
     CardFilters,
+    JobFilters,
     NamedWorkFilters,
     PoolEventFilters,
     ProcessorFilters,
@@ -39,7 +40,7 @@ from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design
 from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.objects.gangs import GangProcessor
 from fpga_pool.model.objects.history import PoolEvent
-from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, JobState
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.tasks import TASK_POLICY, TaskShape
 from fpga_pool.model.values import counted
@@ -78,6 +79,14 @@ class Client(PoolApi):
     def job_detail(self, uuid: str, project_id: str | None = None) -> JobDetail:
         """Return one job, with why it waits, and when it is expected to begin."""
         return read(JobDetail, self._one("GET", "jobs", uuid, project_id), "job")
+
+    def project_jobs(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[Job]:
+        """Return the jobs of all batches of the project, newest first."""
+        return self._list(Job, "jobs", limit, filters)
+
+    def job_details(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[JobDetail]:
+        """Return the jobs of all batches of the project, newest first, as `project_jobs`, each with why it waits."""
+        return self._list(JobDetail, "jobs", limit, filters)
 
     def pool_counts(self) -> PoolCounts:
         """Return how many hosts, cards and slots the pool has; for operators."""

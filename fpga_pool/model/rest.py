@@ -49,15 +49,21 @@ def _variants(hint: Any) -> tuple[Any, ...]:
 
 @cache
 def rest_fields(cls: Any) -> tuple[RestField, ...]:
-    """Return what the REST API shows of a class, properties last; its own fields hide those of its parts."""
+    """Return what the REST API shows of a class, properties last; its own fields hide those of its parts.
+
+    A class that is LISTED is in lists, too, and these leave out the details of its parts.
+    """
     found: list[RestField] = []
-    hints = hints_of(cls)
+    hints, listed = hints_of(cls), getattr(cls, "LISTED", False)
     own = {name for name, hint in hints.items() if Rest.FLAT not in marks_of(hint)}
     for name, hint in hints.items():
         marks = marks_of(hint)
         if Rest.FLAT in marks:
             inner = [one for one in rest_fields(get_args(hint)[0]) if one.name not in own]
-            found += [RestField(one.name, f"{name}.{one.source}", _without(one.hint, Rest.DETAIL)) for one in inner]
+            found += [
+                RestField(one.name, f"{name}.{one.source}", one.hint if listed else _without(one.hint, Rest.DETAIL))
+                for one in inner
+            ]
         elif Rest.INTERNAL not in marks:
             found.append(RestField(name, name, hint))
     for name in getattr(cls, "ALSO_SHOWN", ()):

@@ -35,7 +35,7 @@ from fpga_pool.model.messages.work import BatchRequest, DesignAnswer, GangReques
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.hosts import enrolment_proof
-from fpga_pool.model.objects.pool import Batch, Job, JobState, Lease, Slot
+from fpga_pool.model.objects.pool import Batch, JobState, Lease, Slot
 from fpga_pool.model.objects.progress import Flow
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
@@ -89,8 +89,8 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     def batches(self, page: Page) -> list[Batch]:
         """Return a page of the batches."""
 
-    def jobs(self, page: Page) -> list[Job]:
-        """Return a page of the jobs of all batches."""
+    def jobs(self, page: Page) -> list[JobDetail]:
+        """Return a page of the jobs of all batches, each with its pending reason and expected start."""
 
     def job(self, project_id: str | None, uuid: str) -> JobDetail:
         """Return one job, with its pending reason and expected start."""

@@ -16,6 +16,7 @@ from fpga_pool.cli.client.columns import Columns, FittedTable, One, Table, names
 from fpga_pool.cli.command import FAILED, OK, CheckedCommand, Interrupted, one_line
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.messages.requests import JobDetail
 
 #: How points in time are written.
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
@@ -201,7 +202,7 @@ class NewestLister(Pages, LongLister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         columns = self.COLUMNS
         if parsed_args.project_id == "all":
-            columns, self.SHORT = [*columns, "project_id"], (*self.SHORT, "project_id")
+            columns, self.SHORT = [*columns, ("project_id", project_of)], (*self.SHORT, "project_id")
         return table(self.ask(**self.filters(parsed_args)), columns)
 
 
@@ -316,6 +317,11 @@ class CancelWork(Several):
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {"project_id": parsed_args.project_id}
+
+
+def project_of(found: Any) -> Any:
+    """Return the project of what is listed: of a job, or of a job with why it waits."""
+    return (found.job if isinstance(found, JobDetail) else found).project_id
 
 
 def named_as(noun: str) -> str:

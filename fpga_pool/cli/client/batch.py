@@ -216,7 +216,8 @@ class ListJobs(NewestLister):
 
     SHORT = ("uuid", "name", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
-    ASK, COLUMNS = Client.project_jobs, _JOBS
+    ASK = Client.job_details
+    COLUMNS = (*((name, attrgetter(f"job.{name}")) for name in _JOBS), "pending_reason", "expected_at")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)

@@ -136,6 +136,7 @@ class JobDetail:
     job: Flat[Job]
     pending_reason: str
     expected_at: Moment | None
+    LISTED: ClassVar = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +209,6 @@ class Service:
     heard_at: Moment
     #: Parts of the pool that a scheduler owns, or that an agent belongs to; none of an API.
     shards: tuple[str, ...]
-    #: Properties that the REST API shows like fields.
     ALSO_SHOWN: ClassVar = ("uuid",)
 
     @property

@@ -1,6 +1,7 @@
 """Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from fpga_pool.model.messages.requests import (
     BatchChange,
     BatchDetail,
     GangDetail,
+    JobDetail,
     Page,
     PipelineDetail,
     PoolCounts,
@@ -39,7 +41,7 @@ from fpga_pool.model.rules.gang.admission import cancel_gang, create_gang, owned
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.pipeline.admission import create_pipeline, owned_pipeline
 from fpga_pool.model.rules.pipeline.edges import input_sources
-from fpga_pool.model.rules.pipeline.outlook import pipeline_detail, pipeline_outlook
+from fpga_pool.model.rules.pipeline.outlook import job_details, pipeline_detail, pipeline_outlook
 from fpga_pool.model.rules.shared.admission import quota_of
 from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import cancel_task, create_task, owned_task
@@ -124,8 +126,20 @@ class TenantRequests:
         return BatchDetail(batch=batch, pending_reason=task.pending_reason, expected_at=task.expected_at)
 
     @answers
-    def jobs(self, context: Context, page: Page) -> list[Job]:
-        return self._page(Job, page)
+    def jobs(self, context: Context, page: Page) -> list[JobDetail]:
+        service, waiting = self._service, defaultdict[str, list[Job]](list)
+        with service.store.looking() as looking:
+            found = looking.page(Job, page)
+        for job in found:
+            if job.state is JobState.PENDING:
+                waiting[job.shard].append(job)
+        details: dict[str, JobDetail] = {}
+        for shard, jobs in waiting.items():
+            with service.store.reading(shard) as tx:
+                known = job_details(tx, jobs, service.designs.everything(tx), service.clock())
+            details |= {one.job.uuid: one for one in known}
+        begun = (JobDetail(job=job, pending_reason="", expected_at=job.expected_at) for job in found)
+        return [details.get(one.job.uuid, one) for one in begun]
 
     def _create_batch(self, request: BatchRequest) -> tuple[Batch, ProjectLimits]:
         """Return the batch, and the limits of its project."""

@@ -1,7 +1,8 @@
 """What can be said of a pipeline, or a job, that is stored: why it waits, and when it can begin."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, cast
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, TaskDetail
@@ -30,6 +31,45 @@ def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) ->
         found = batch_detail(tx, batch, {job.function}, catalogue, now_s)
     reason = found.pending_reason or job.reason or ABOUT_TO_BE_PLANNED
     return JobDetail(job=job, pending_reason=reason, expected_at=found.expected_at)
+
+
+def job_details(tx: Transaction, jobs: Iterable[Job], catalogue: Catalogue, now_s: float) -> list[JobDetail]:
+    """Return jobs of the shard as `job_detail` does, with what they wait for worked out once for each batch.
+
+    Of a batch, jobs of the same function wait for the same; each subtask of a pipeline for its own predecessors.
+    """
+    once = cast("Transaction", _ReadOnce(tx))
+    found: dict[tuple[str, str, str, str], JobDetail] = {}
+    details = []
+    for job in jobs:
+        own = job.uuid if job.state is not JobState.PENDING or job.predecessors else ""
+        alike = job.batch_uuid, job.function, job.reason, own
+        if alike not in found:
+            found[alike] = job_detail(once, job, catalogue, now_s)
+        details.append(changed(found[alike], job=job))
+    return details
+
+
+class _ReadOnce:
+    """A transaction that is only read, and asked nothing twice."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._answers: dict[tuple[str, ...], Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        ask = getattr(self._tx, name)
+        if not callable(ask):
+            return ask
+
+        def answer(*texts: Any, **others: Any) -> Any:
+            if others or not all(isinstance(text, str) for text in texts):
+                return ask(*texts, **others)
+            if (name, *texts) not in self._answers:
+                self._answers[name, *texts] = ask(*texts)
+            return self._answers[name, *texts]
+
+        return answer
 
 
 def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_s: float) -> PipelineDetail:

@@ -79,8 +79,8 @@ def test_a_dry_run_plans_around_the_work_under_way_and_shows_nothing_of_it(runni
     assert plan.planned_makespan_s == pytest.approx(600, abs=100)
     # Whatever is there may end at once.
     assert plan.lower_bound_s == pytest.approx(300, abs=10)
-    assert {job.uuid for job in running.api.jobs(EVERYTHING)} == {
-        job.uuid for job in running.api.jobs(Page(project_id="other", limit=100))
+    assert {one.job.uuid for one in running.api.jobs(EVERYTHING)} == {
+        one.job.uuid for one in running.api.jobs(Page(project_id="other", limit=100))
     }
 
 

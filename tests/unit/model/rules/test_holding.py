@@ -9,6 +9,7 @@ from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.admission import change_batch
 from fpga_pool.model.rules.batch.dry_run import batch_detail
 from fpga_pool.model.rules.batch.planning import batch_problem
+from fpga_pool.model.rules.pipeline.outlook import job_detail, job_details
 
 
 def detail(pool, batch):
@@ -179,3 +180,27 @@ def test_a_batch_in_time_is_not_late(pool):
 def test_a_deadline_that_is_over_is_refused(pool, deadline_at):
     with pytest.raises(InvalidInput, match="deadline_at: expected a point in time that is yet to come"):
         pool.create("aes", deadline_at=deadline_at)
+
+
+def test_what_the_jobs_of_a_list_wait_for_is_worked_out_once_for_each_batch(pool):
+    """The slots of the pool are read once, however many jobs and batches the list has."""
+    pool.create(*["aes"] * 15, "sha256")
+    pool.create(*["aes"] * 5)
+    pool.create("aes")
+    pool.change("b3", held=True)
+    asked = []
+
+    class Noting:
+        def __getattr__(self, name):
+            def ask(*arguments):
+                asked.append(name)
+                return getattr(tx, name)(*arguments)
+
+            return ask
+
+    with pool.tx() as tx:
+        jobs = [job for uuid in ("b1", "b2", "b3") for job in tx.batch_jobs(uuid)]
+        alone = [job_detail(tx, job, pool.catalogue, pool.now_s) for job in jobs]
+        assert job_details(Noting(), jobs, pool.catalogue, pool.now_s) == alone
+    assert [asked.count(name) for name in ("slots", "leases", "hosts", "backlogs")] == [1, 1, 1, 1]
+    assert asked.count("planned_end") == 3
