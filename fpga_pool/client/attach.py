@@ -11,7 +11,7 @@ from typing import Any
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.calls.bodies import share_requests, subtask_requests
 from fpga_pool.client.inputs import Input, Subtask, read_subtasks
-from fpga_pool.client.outcome import make_directory
+from fpga_pool.client.outcome import called, make_directory
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.transfers import AT_CLIENT, Goal, Transfer, absent_input, found_result, result_files
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
@@ -70,7 +70,7 @@ class AttachedRunner(BatchRunner):
         if self._inputs:
             require_same(jobs, self._inputs)
             return {job.uuid: source for job, source in zip(jobs, self._inputs, strict=True)}
-        missing = [job.name for job in jobs if job.state in AT_CLIENT]
+        missing = [called(job) for job in jobs if job.state in AT_CLIENT]
         if missing and self._goal is Goal.RESULTS:
             raise InvalidInput(
                 f"files: the pool does not hold {len(missing)} of {len(jobs)} inputs yet ({missing[0]}); attach with "
@@ -91,7 +91,7 @@ def require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
     for job, source in zip(jobs, inputs, strict=True):
         if (source.name, source.input_bytes) != (job.name, job.input_bytes):
             raise InvalidInput(
-                f"files[{job.index}]: expected {job.name} of {job.input_bytes} bytes, as when the batch was created; "
+                f"files[{job.index}]: expected {called(job)} of {job.input_bytes} bytes, as the batch has it; "
                 f"found {source.name} of {source.input_bytes} bytes"
             )
 

@@ -12,6 +12,11 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
+def called(job: Job) -> str:
+    """Return what a job is called for people; it need not have a name."""
+    return job.name or f"job {job.index}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
     """The outcome of one job."""
@@ -28,6 +33,11 @@ class JobOutcome:
     def name(self) -> str:
         """Name of the input."""
         return self.job.name
+
+    @property
+    def called(self) -> str:
+        """What it is called for people."""
+        return called(self.job)
 
     @property
     def state(self) -> JobState:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Parcel
-from fpga_pool.client.outcome import BatchProgress, JobOutcome
+from fpga_pool.client.outcome import BatchProgress, JobOutcome, called
 from fpga_pool.client.stream import Stream
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
 from fpga_pool.model.messages.requests import Receipt
@@ -158,7 +158,7 @@ def absent_input(job: Job) -> Input:
     """Return the input of a job whose file was not given; InvalidInput when it is opened."""
 
     def open_() -> BinaryIO:
-        raise InvalidInput(f"{job.name}: the pool needs this input again; attach with the files of the batch")
+        raise InvalidInput(f"{called(job)}: the pool needs this input again; attach with the files of the batch")
 
     return Input(job.name, job.input_bytes, open_, job.function, job.requester)
 

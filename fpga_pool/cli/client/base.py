@@ -308,8 +308,8 @@ class Several(LongLister):
 class CancelWork(Several):
     """Ask for the end of batches, tasks, gangs or pipelines."""
 
-    COLUMNS = ("uuid", "name", "state", "cancel_requested")
-    SHORT = ("uuid", "state", "cancel_requested")
+    COLUMNS = ("name", "uuid", "state", "cancel_requested")
+    SHORT = ("name", "uuid", "state")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.base import CancelWork, NewestLister, OneObject, OneWork, Several
-from fpga_pool.cli.client.columns import Columns, One, Shown, as_jobs, single
+from fpga_pool.cli.client.columns import Columns, One, Shown, as_jobs, duration, single
 from fpga_pool.cli.client.progress import add_progress, bars, seen_progress, wanted
 from fpga_pool.cli.command import FAILED, Interrupted
 from fpga_pool.client import Client
@@ -22,12 +22,12 @@ _WATCH_INTERVAL_S = 0.5
 _ENDED: Columns = tuple((name, attrgetter(f"jobs_{name}")) for name in ("completed", "failed", "cancelled"))
 #: What is shown of batches in a list, and in one that fits a terminal.
 BATCHES: Columns = (
-    *("uuid", "name", "state", "jobs"),
+    *("name", "uuid", "state", "jobs"),
     *_ENDED,
     "created_at",
     ("pending_reason", attrgetter("withheld")),
 )
-SHORT_BATCHES = ("uuid", "name", "state", "jobs")
+SHORT_BATCHES = ("name", "uuid", "state", "jobs")
 #: By what batches and pipelines are listed.
 BATCH_FILTERS = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
 
@@ -38,7 +38,7 @@ def _took_s(batch: Batch) -> float | None:
 
 
 _SUMMARY = (
-    *("uuid", "name", "state", "policy", "cancel_requested", "priority", "deadline_at", "jobs"),
+    *("name", "uuid", "state", "policy", "cancel_requested", "priority", "deadline_at", "jobs"),
     *_ENDED,
     ("makespan_s", _took_s),
     *("planned_makespan_s", "lower_bound_s", "planned_completion_s", "completion_bound_s"),
@@ -63,7 +63,7 @@ def prospects(detail: BatchDetail | PipelineDetail) -> Mapping[str, Any]:
 
 def as_late(late_s: float | None) -> Shown:
     """Return by how much a deadline is missed; None = it is not."""
-    return Shown(late_s, "" if late_s is None else f"late by {late_s:.3f} s")
+    return Shown(late_s, "" if late_s is None else f"late by {duration(late_s)}")
 
 
 class List(NewestLister):
@@ -203,7 +203,7 @@ def add_priority(parser: argparse.ArgumentParser, *, required: bool = False) -> 
 # ---- Jobs
 
 _JOBS = (
-    *("uuid", "name", "state", "function", "slot", "batch_uuid", "attempt", "input_bytes", "compute_s", "reason"),
+    *("name", "uuid", "state", "function", "slot", "batch_uuid", "attempt", "input_bytes", "compute_s", "reason"),
     "created_at",
 )
 
@@ -214,7 +214,7 @@ class ListJobs(NewestLister):
     Example: fpga-pool job list --state FAILED --host node-1
     """
 
-    SHORT = ("uuid", "name", "state", "function")
+    SHORT = ("name", "uuid", "state", "function")
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
     ASK = Client.job_details
     COLUMNS = (*((name, attrgetter(f"job.{name}")) for name in _JOBS), "pending_reason", "expected_at")

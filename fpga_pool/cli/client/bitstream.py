@@ -88,7 +88,7 @@ def _of_manifest(name: str) -> tuple[str, Callable[[Design], Any]]:
 
 _BOARD, _KIND = _of_manifest("board"), _of_manifest("kind")
 _DESIGN_COLUMNS: Columns = (
-    "uuid", "name", "function", "state", "public", _BOARD, _KIND, "size_bytes", "signer", "created_at", "reason",
+    "name", "uuid", "function", "state", "public", _BOARD, _KIND, "size_bytes", "signer", "created_at", "reason",
     "sha256",
     *(_of_manifest(name) for name in DesignManifest.__struct_fields__ if name not in ("name", "board", "kind")),
     "project_id",

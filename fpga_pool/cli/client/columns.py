@@ -63,9 +63,29 @@ def as_number(value: float) -> Shown:
     return Shown(value, "unlimited" if value == float("inf") else f"{value:.4g}")
 
 
+#: Parts of longer durations: how many of the next one each has, and what that is called.
+_PARTS = ((60, "s"), (60, "min"), (24, "h"))
+
+
+def duration(value_s: float) -> str:
+    """Return a duration in words: to the millisecond below a minute, otherwise its two largest parts."""
+    if value_s < 0:
+        return f"-{duration(-value_s)}"
+    if value_s == float("inf"):
+        return "unlimited"
+    if value_s < 59.9995:
+        return f"{value_s:.3f}".rstrip("0").rstrip(".") + " s"
+    parts, rest = [], round(value_s)
+    for size, unit in _PARTS:
+        rest, part = divmod(rest, size)
+        parts.append((part, unit))
+    largest = [f"{part:d} {unit}" for part, unit in ((rest, "d"), *reversed(parts)) if part]
+    return " ".join(largest[:2])
+
+
 def as_seconds(value_s: float | None) -> Shown:
-    """Return a duration, to the millisecond."""
-    return Shown(value_s, "" if value_s is None else f"{value_s:.3f}")
+    """Return a duration."""
+    return Shown(value_s, "" if value_s is None else duration(value_s))
 
 
 def as_moment(at: float | None) -> Shown:
@@ -101,7 +121,7 @@ def as_jobs(jobs: Sequence[Job]) -> Shown:
 
 
 def _job_line(job: Job) -> str:
-    took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
+    took = "" if job.compute_s is None else duration(job.compute_s)
     return join(str(job.index), job.name, job.function, job.state, job.place, job.slot, took, job.reason)
 
 

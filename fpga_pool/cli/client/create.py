@@ -281,7 +281,7 @@ class Retry(Create):
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
         """Return what each row of the results is called."""
-        return [outcome.name for outcome in result.jobs]
+        return [outcome.called for outcome in result.jobs]
 
 
 class _Continue(_Results):
@@ -295,7 +295,7 @@ class _Continue(_Results):
             raise Interrupted(f"interrupted: batch {parsed_args.batch} continues") from None
         if not result.ok:
             self.status = FAILED
-        return results_table("file", [outcome.name for outcome in result.jobs], result, show_paths=True)
+        return results_table("file", [outcome.called for outcome in result.jobs], result, show_paths=True)
 
 
 class Attach(_Continue):

@@ -110,9 +110,9 @@ class Create(OfGang, PoolShowOne):
         return single(self.client.create_gang(*self.given(parsed_args), name=parsed_args.name, **options), _SUMMARY)
 
 
-LISTED = ("uuid", "name", "state", "processes", "runtime_s", "migrations", "kills", "swaps", "created_at")
+LISTED = ("name", "uuid", "state", "processes", "runtime_s", "migrations", "kills", "swaps", "created_at")
 _SUMMARY = (
-    "uuid", "name", "state", "cancel_requested", "processes", "runtime_s", "cpu_usage", "image", "command",
+    "name", "uuid", "state", "cancel_requested", "processes", "runtime_s", "cpu_usage", "image", "command",
     "created_at",
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ class List(NewestLister):
     Example: fpga-pool gang list --state QUEUED --long
     """
 
-    SHORT = ("uuid", "name", "state", "processes")
+    SHORT = ("name", "uuid", "state", "processes")
     ASK, COLUMNS = Client.gangs, LISTED
 
 
@@ -216,7 +216,7 @@ class ShowProcessor(OneObject):
     """
 
     NOUN, NAMED = "processor", "name (host/pcpu/number) or "
-    ASK, COLUMNS = Client.processor, ("uuid", *_PROCESSORS)
+    ASK, COLUMNS = Client.processor, (*_PROCESSORS, "uuid")
 
     def ask(self, *arguments: Any, **filters: Any) -> Any:
         return super().ask(uuid_of(self.NOUN, self.client.processors(), arguments[0]))

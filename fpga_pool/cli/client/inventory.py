@@ -175,7 +175,7 @@ class ShowService(OneObject):
     """
 
     NOUN, NAMED, ASK = "service", "name (if unique) or ", Client.service
-    COLUMNS = ("uuid", *ListServices.COLUMNS)
+    COLUMNS = (*ListServices.COLUMNS, "uuid")
 
     def ask(self, *arguments: Any, **filters: Any) -> Any:
         (wanted,) = arguments
@@ -206,7 +206,7 @@ class ShowInstance(OneWork):
 # ---- Slots
 
 SLOTS = (
-    *("uuid", "name", "board", "kind", "state", "function", "job"),
+    *("name", "uuid", "board", "kind", "state", "function", "job"),
     *("reconfigurations", "drain_requested", "reason"),
 )
 
@@ -277,7 +277,7 @@ class Resume(_ChangeSlots):
 
 # ---- Cards: what is done on a card is done on each of its slots
 
-_CARDS = ("uuid", "name", "host", "board", "enclosure", "state", "slots", "drain_requested", "functions")
+_CARDS = ("name", "uuid", "host", "board", "enclosure", "state", "slots", "drain_requested", "functions")
 
 
 class ListCards(Pages, LongLister):

@@ -71,9 +71,9 @@ def _shapes(task: Task) -> str:
     return ", ".join(f"{one.slots}" if one.seconds is None else f"{one.slots}:{one.seconds:g}" for one in task.shapes)
 
 
-LISTED = ("uuid", "name", "state", "function", "slots", ("shapes", _shapes), "topology", "attempt", "created_at")
+LISTED = ("name", "uuid", "state", "function", "slots", ("shapes", _shapes), "topology", "attempt", "created_at")
 _SUMMARY = (
-    "uuid", "name", "state", "cancel_requested", "function", "slots", ("shapes", _shapes), "topology", "created_at",
+    "name", "uuid", "state", "cancel_requested", "function", "slots", ("shapes", _shapes), "topology", "created_at",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ class List(NewestLister):
     """
 
     FILTERS: Mapping[str, str] = {"state": "STATE", "function": "FUNCTION"}
-    SHORT = ("uuid", "name", "state", "slots")
+    SHORT = ("name", "uuid", "state", "slots")
     ASK, COLUMNS = Client.tasks, LISTED
 
 

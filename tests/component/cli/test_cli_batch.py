@@ -140,7 +140,7 @@ def test_an_interrupted_create_says_what_became_of_a_batch_that_cannot_be_cancel
 
 def test_create_with_an_impossible_column_or_directory_runs_nothing(create, pool, files):
     answer = create("-c", "nothing", *files)
-    assert (answer.status, "-c nothing: no such column; there are uuid, " in answer.err) == (2, True)
+    assert (answer.status, "-c nothing: no such column; there are name, " in answer.err) == (2, True)
     answer = create("--output-dir", files[0], *files)
     assert (answer.status, f"{files[0]}: cannot be a directory of results: File exists" in answer.err) == (2, True)
     assert pool.batch_uuids() == []

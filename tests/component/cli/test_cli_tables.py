@@ -9,15 +9,17 @@ import pytest
 from cliff.lister import Lister
 
 from fpga_pool.cli.client.batch import BATCHES
-from fpga_pool.cli.client.columns import names
+from fpga_pool.cli.client.columns import duration, names
 from fpga_pool.cli.client.create import Create, CreateWork
 from fpga_pool.cli.client.main import PoolApp
 from fpga_pool.client import JobSpec
+from fpga_pool.model.messages.work import JobRequest
 from support.pages import ROOT
 
 from .conftest import Terminal
 
 WIDTH = 80
+UUID = "8d28f69d-8e99-444b-a587-4856c33c0074"
 NAME = "nightly-digests-of-all-measurements-of-telescope-7"
 
 
@@ -49,7 +51,7 @@ TABLES = list(tables())
 def content(column):
     """Return a text that is as long as real ones get."""
     if column == "uuid" or column.endswith("_uuid"):
-        return "8d28f69d-8e99-444b-a587-4856c33c0074"
+        return UUID
     if column == "at" or column.endswith("_at"):
         return "2026-11-28 08:18:19+00:00"
     return "WAITING_INPUT" if column == "state" else NAME
@@ -98,6 +100,44 @@ def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
     # What went wrong says more.
     wrong = "header (rows, columns): expected 8 bytes, the input ends after 3"
     assert lines("a", "", error=wrong)[1:4:2] == ["| file | error" + " " * 60 + "|", f"| a    | {wrong} |"]
+
+
+@pytest.mark.parametrize(
+    ("value_s", "text"),
+    [
+        (0.0, "0 s"),
+        (0.0123456, "0.012 s"),
+        (2.3, "2.3 s"),
+        (59.99, "59.99 s"),
+        (59.9999, "1 min"),
+        (72.4, "1 min 12 s"),
+        (119.6, "2 min"),
+        (7500.0, "2 h 5 min"),
+        (7260.0, "2 h 1 min"),
+        (273_600.0, "3 d 4 h"),
+        (-90.0, "-1 min 30 s"),
+    ],
+)
+def test_durations_are_in_words_for_people(value_s, text):
+    assert duration(value_s) == text
+
+
+@pytest.mark.parametrize("nouns", ["batch", "job", "task", "gang", "pipeline", "design", "card", "slot"])
+def test_tables_begin_with_names(commands, nouns):
+    kind = commands.find_command([nouns, "list"])[0]
+    assert names(kind.COLUMNS)[0] == "name"
+
+
+def test_what_is_cancelled_is_named(run, client):
+    batch = client.create([JobSpec("sha256", b"12345", "node-1")], name="night", held=True)
+    shown = run("batch", "cancel", "night")
+    assert f"| night | {batch.uuid} | CANCELLED |" in shown.out
+
+
+def test_a_job_without_a_name_is_called_by_its_place(run, client, tmp_path):
+    batch = client.create_batch([JobRequest(uuid=UUID, name="", function="sha256", requester="node-1", input_bytes=5)])
+    answer = run("batch", "attach", batch.uuid, "--output-dir", tmp_path)
+    assert "the pool does not hold 1 of 1 inputs yet (job 0); attach" in answer.err
 
 
 def test_a_width_that_is_asked_for_is_that_of_the_table(run, client, tmp_path):
