@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from difflib import get_close_matches
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg, types
 
 from fpga_pool.conf import agent, catalogue, drivers, scheduler, services
 from fpga_pool.conf.catalogue import present_file, trusted_authorities
+from fpga_pool.conf.names import files_of, unknown_among
 from fpga_pool.conf.policies import GROUP_PREFIX, policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
@@ -89,8 +88,20 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     scheduler.check_default_policy(conf)
 
 
-def _check_values(conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any]) -> None:
-    for name in values:
+def check_options(conf: cfg.ConfigOpts, group: str | None, options: Iterable[cfg.Opt]) -> None:
+    """Make options of a library known to `conf`, and read them as `check_values` does."""
+    names = []
+    for option in options:
+        with suppress(cfg.DuplicateOptError):  # the library has made it known, with another default
+            conf.register_opt(option, group)
+        names.append(option.dest)
+    _check_values(conf, group or "DEFAULT", conf if group is None else conf[group], names)
+
+
+def _check_values(
+    conf: cfg.ConfigOpts, group: str, values: Mapping[str, Any], names: Iterable[str] | None = None
+) -> None:
+    for name in values if names is None else names:
         try:
             value = values[name]
         except cfg.Error as error:
@@ -151,39 +162,17 @@ def wrong_values_named(conf: cfg.ConfigOpts) -> Iterator[None]:
 
 
 def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:
-    """Return what no option reads in the files of `conf`: names in a group of ours, groups named almost as one of ours.
-
-    Other groups are left out: they are those of libraries, which make their options known when they need them.
-    """
-    known = {group.name: set(conf[group.name]) for group, _ in (list_opts() if policies else FIXED)}
-    found = []
-    for file, sections in _files(conf):
-        for group, values in sections.items():
-            if group.lower() in known:
-                options = known[group.lower()]
-                wrong = [name for name in values if name.replace("-", "_") not in options]
-                found += [f"{file}: [{group}] {name}: no such option{_meant(name, options)}" for name in wrong]
-            elif meant := _meant(group, known):
-                found.append(f"{file}: [{group}]: no such group{meant}")
-    return found
+    """Return what no option reads in the files of `conf`, as far as it is in our groups, or meant to be."""
+    return unknown_among(conf, {group.name: set(conf[group.name]) for group, _ in (list_opts() if policies else FIXED)})
 
 
-def _files(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
-    """Yield each file of `conf` with its groups, and what is written there of each name."""
-    for file in [
-        *map(Path, conf.config_file),
-        *(file for directory in conf.config_dir for file in sorted(Path(directory).glob("*.conf"))),
-    ]:
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(file), sections).parse()
-        yield file, sections
+def check_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
+    """Raise InvalidInput where a file of `conf` has a name in our groups that no option has: it would be ignored."""
+    if unknown := unknown_names(conf, policies=policies):
+        raise InvalidInput(unknown[0] if len(unknown) == 1 else f"{unknown[0]} ({len(unknown) - 1} more like this)")
 
 
 def _written(conf: cfg.ConfigOpts, group: str, option: str) -> str:
     """Return what the last file has for an option; "" where none has it."""
-    given = [sections[group][option][-1] for _, sections in _files(conf) if option in sections.get(group, {})]
+    given = [sections[group][option][-1] for _, sections in files_of(conf) if option in sections.get(group, {})]
     return given[-1] if given else ""
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    return "".join(f"; do you mean {each}?" for each in get_close_matches(name, known, n=1, cutoff=0.85))

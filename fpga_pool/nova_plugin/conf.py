@@ -5,6 +5,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from fpga_pool.conf.catalogue import KEYS, installed_catalogue, load_catalogue
+from fpga_pool.conf.names import unknown_among
 from fpga_pool.model.catalogue import Catalogue
 
 GROUP = cfg.OptGroup("fpga_pool", title="The pool of FPGA slots")
@@ -136,6 +137,11 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     """Make the options known to Nova's configuration; again has no effect."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, GROUP)
+
+
+def unread(conf: cfg.ConfigOpts) -> list[str]:
+    """Return names in our group of nova.conf that no option has."""
+    return unknown_among(conf, {GROUP.name: set(conf[GROUP.name])})
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:

@@ -25,7 +25,7 @@ from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
-from fpga_pool.nova_plugin.conf import catalogue
+from fpga_pool.nova_plugin.conf import catalogue, unread
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
@@ -332,6 +332,9 @@ class Pool:
 def _made(conf: cfg.ConfigOpts) -> Pool:
     """Return what asks the pool of a configuration; nothing is sent yet."""
     group = conf.fpga_pool
+    for said in unread(conf):
+        # Not refused: the file is Nova's, and without its scheduler no server would start.
+        LOG.warning("%s", said)
 
     @cache
     def scheduler() -> SchedulerAPI:

@@ -16,7 +16,7 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from fpga_pool.cli.command import CommandApp
-from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.conf.opts import check_names, check_values, register_opts
 from fpga_pool.model.exceptions import InvalidInput
 
 PROGRAM = "fpga-pool-manage"
@@ -116,6 +116,7 @@ class ManageApp(CommandApp):
             conf(places, project="fpga_pool", prog=PROGRAM)
         except cfg.Error as error:
             raise InvalidInput(str(error)) from error
+        check_names(conf, policies=False)
         check_values(conf)
         return conf
 

@@ -34,7 +34,7 @@ from oslo_service import systemd
 from fpga_pool.api.http.server import HttpServer, closed_to_pages, is_loopback
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import present_directory
-from fpga_pool.conf.opts import check_values, read_files, register_opts, unknown_names, wrong_values_named
+from fpga_pool.conf.opts import check_names, check_values, read_files, register_opts, wrong_values_named
 from fpga_pool.metrics.instruments import Instruments
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.tracing import enable_profiler, register_profiler
@@ -94,7 +94,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
 
 
 def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans: bool) -> cfg.ConfigOpts:
-    """Read files and command line into `conf`, check every value, and begin to log."""
+    """Read files and command line into `conf`, check every name and value, and begin to log."""
     register_opts(conf, policies=plans)
     service_options.register_service_opts(conf)
     log.register_options(conf)
@@ -102,10 +102,11 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
     register_profiler(conf)
     read = partial(read_files, conf, program, argv, DESCRIPTIONS.get(program))
     read()
+    check_names(conf, policies=plans)
     check_values(conf)
     enable_profiler(conf, program, read)
     check_values(conf)
-    begin_to_log(conf, policies=plans)
+    begin_to_log(conf)
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)
     return conf
@@ -141,8 +142,8 @@ class _Version:
         return version("fpga_pool")
 
 
-def begin_to_log(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
-    """Log as configured, first what is in the files and no option reads: other programs may read it there."""
+def begin_to_log(conf: cfg.ConfigOpts) -> None:
+    """Log as configured."""
     try:
         log.setup(conf, "fpga_pool", version("fpga_pool"))
     except log.LogConfigError as error:
@@ -155,8 +156,6 @@ def begin_to_log(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
         if type(handler.formatter) is ContextFormatter:
             named = {"project": "fpga_pool", "version": version("fpga_pool")}
             handler.setFormatter(_Once(datefmt=conf.log_date_format, config=conf, **named))
-    for said in unknown_names(conf, policies=policies):
-        LOG.warning("%s", said)
 
 
 class _Once(ContextFormatter):
@@ -192,8 +191,9 @@ def add_to_reports(title: str, values: Callable[[], Mapping[str, object]]) -> No
 def reload(conf: cfg.ConfigOpts) -> None:
     """Read the files again: what may change while running does, and the log says what may not."""
     try:
+        check_names(conf, policies=False)
         conf.mutate_config_files()
-    except (cfg.Error, ValueError, OSError) as error:
+    except (cfg.Error, ValueError, InvalidInput, OSError) as error:
         LOG.error("the configuration was not reloaded: %s", error)  # noqa: TRY400
     else:
         LOG.info("the configuration was reloaded")

@@ -28,7 +28,7 @@ from fpga_pool.cli.daemons.process import (
 )
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import server_tls
-from fpga_pool.conf.opts import check_values, read_files, register_opts
+from fpga_pool.conf.opts import check_names, check_values, read_files, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.services.embedded import StandalonePool
 
@@ -96,6 +96,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     ):
         if conf[option] is not None:
             conf.set_override(option, conf[option], group)
+    check_names(conf)
     check_values(conf)
     begin_to_log(conf)
     return conf

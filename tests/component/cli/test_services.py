@@ -1,5 +1,6 @@
 """The life of a service process, told by real processes and signals."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -424,3 +425,31 @@ def test_a_warning_has_the_text_of_the_exception_that_it_is_about_once(tmp_path)
     subprocess.run(command, check=True, timeout=WAIT_S)
     said = [line.partition("[-] ")[2] for line in log.read_text().splitlines() if "skipped" in line]
     assert said == ["skipped: what is wrong", "skipped: fpga_pool.model.exceptions.InvalidInput: what is wrong"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        *((["-m", f"fpga_pool.cli.daemons.{name}"], 2) for name in ("agent", "api", "scheduler", "standalone")),
+        (["-c", "import fpga_pool.wsgi.api"], 3),
+        (["-m", "fpga_pool.cli.admin.main"], 2),
+    ],
+    ids=["agent", "api", "scheduler", "standalone", "wsgi", "manage"],
+)
+def test_an_option_whose_name_is_misspelt_stops_every_program(tmp_path, words, status):
+    file = tmp_path / "fpga_pool.conf"
+    file.write_text("[keystone_authtoken]\nanything = 1\n[agent]\negress_mpbs = 60\n")
+    environment = os.environ | {"OS_FPGA_POOL_CONFIG_FILES": str(file)}
+    given = [] if words[0] == "-c" else [f"--config-file={file}"]
+    command = ["service", "list"] if words[-1].endswith("admin.main") else []
+    ended = subprocess.run(
+        [sys.executable, *words, *given, *command],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    says = f": {file}: [agent] egress_mpbs: no such option; do you mean egress_mbps?\n"
+    assert (ended.returncode, ended.stderr.count("\n"), ended.stderr.endswith(says)) == (status, 1, True), ended.stderr

@@ -5,11 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import oslo_messaging as messaging
 import pytest
+from oslo_config import cfg
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.rules.instance.observations import Observations, RunTime
 from fpga_pool.model.rules.shared.columns import PoolColumns
-from fpga_pool.nova_plugin.pool import Breaker, Limits, Pool, PoolUnknown
+from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.nova_plugin.pool import Breaker, Limits, Pool, PoolUnknown, forget
+from fpga_pool.nova_plugin.pool import pool as pool_of
 
 
 class Clock:
@@ -142,3 +145,17 @@ def test_observations_are_asked_for_once_a_minute_and_kept_while_there_is_no_ans
 
 def observed(seconds):
     return Observations(run_times=(RunTime(project_id="p", function="aes", median_s=seconds),))
+
+
+def test_a_misspelt_option_in_nova_conf_is_a_warning_and_other_groups_are_novas(tmp_path, caplog):
+    file = tmp_path / "nova.conf"
+    file.write_text("[compute]\nanything = 1\n[fpga_pool]\ntimeot = 1\nenabled = true\n")
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([f"--config-file={file}"])
+    forget()
+    made = pool_of(conf)
+    said = f"{file}: [fpga_pool] timeot: no such option; do you mean timeout?"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
+    assert pool_of(conf) is made
+    forget()
