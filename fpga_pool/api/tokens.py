@@ -27,22 +27,33 @@ _NO_ANSWER = (ConnectFailure, DiscoveryFailure, RequestTimeout, ServiceError)
 
 def authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
     """Return an application to which Keystone's middleware says who calls; InvalidInput names a wrong option."""
-    for group, options in auth_token.list_opts():
+    for group, options in middleware_options():
         conf.register_opts(options, group)
+    check_values(conf)
+    return checked(application, conf)
+
+
+def middleware_options() -> Iterable[tuple[str, Iterable[cfg.Opt]]]:
+    """Return the options of the middleware by group."""
+    found: Iterable[tuple[str, Iterable[cfg.Opt]]] = auth_token.list_opts()
+    return found
+
+
+def checked(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
+    """Return the same, of a configuration that knows the options of the middleware."""
     # A service token without a service's role would extend the life of any expired token.
     conf.set_default("service_token_roles_required", True, "keystone_authtoken")
     # The decision is the application's: documents of versions are public, and an error has the form of all others.
     settings = {"oslo_config_config": conf, "delay_auth_decision": True}
-    check_values(conf)
     try:
-        checked: WSGIApplication = _Checked(application, settings)
+        made: WSGIApplication = _Checked(application, settings)
     except TypeError as error:
         raise InvalidInput(f"[keystone_authtoken] auth_version: {error}") from None
     except ConfigurationError as error:
         raise InvalidInput(f"[keystone_authtoken]: {error}") from None
     except ClientException as error:  # of the plug-in that auth_type names
         raise InvalidInput(f"[keystone_authtoken] auth_type: {error}") from None
-    return checked
+    return made
 
 
 #: What the middleware says in the environment of a request: all of it is replaced, as clients can send the headers.

@@ -14,12 +14,16 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 from fpga_pool.api.policies import make_enforcer
+from fpga_pool.api.tokens import checked, middleware_options
 from fpga_pool.cli.command import one_line
 from fpga_pool.cli.roles import DESCRIPTIONS
 from fpga_pool.conf.catalogue import configured_catalogue, private_key
-from fpga_pool.conf.opts import check_values, register_opts, unknown_names, wrong_values_named
+from fpga_pool.conf.opts import check_options, check_values, register_opts, unknown_names, wrong_values_named
+from fpga_pool.conf.services import NOAUTH
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.placement.client import open_placement
+from fpga_pool.rpc.transport import MessagingError, transport
+from fpga_pool.rpc.urls import brokers, messaging_options
 from fpga_pool.services.agent.journal import check_journal
 from fpga_pool.store.options import open_store
 
@@ -34,6 +38,8 @@ class Checks(upgradecheck.UpgradeCommands):
         looks: Sequence[tuple[str, Callable[[], Result]]] = (
             ("Values of options", self._options),
             ("Names of options", self._names),
+            ("Message bus", self._bus),
+            ("Keystone", self._keystone),
             ("Private keys", self._keys),
             ("Catalogue of functions", self._catalogue),
             ("Policy file of the API", self._policy_file),
@@ -49,7 +55,25 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _names(self) -> Result:
         unknown = unknown_names(self.conf)
-        return Result(Code.WARNING, "\n".join(unknown)) if unknown else Result(Code.SUCCESS)
+        return Result(Code.FAILURE, "\n".join(unknown)) if unknown else Result(Code.SUCCESS)
+
+    def _bus(self) -> Result:
+        """Look at all options of oslo.messaging, which a service comes upon one by one; nothing is sent."""
+        transport(self.conf)
+        for group, options in messaging_options():
+            check_options(self.conf, group, options)
+        return Result(Code.SUCCESS, ", ".join(brokers(self.conf)))
+
+    def _keystone(self) -> Result:
+        """Look at all options of keystonemiddleware, and those of the plug-in that they name; nothing is sent."""
+        if self.conf.api.auth_strategy == NOAUTH:
+            return Result(Code.SUCCESS, f"not used: [api] auth_strategy is {NOAUTH}")
+        for group, options in middleware_options():
+            check_options(self.conf, group, options)
+        checked(lambda _environ, _start: [], self.conf)
+        if self.conf.keystone_authtoken.auth_type is None:
+            return Result(Code.WARNING, "[keystone_authtoken] auth_type is not set; needed where the API runs")
+        return Result(Code.SUCCESS)
 
     def _keys(self) -> Result:
         """Read the keys of the services that run on this machine."""
@@ -100,7 +124,7 @@ def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
         try:
             with wrong_values_named(checks.conf):
                 return look()
-        except (FpgaPoolError, cfg.Error, OSError) as error:
+        except (FpgaPoolError, MessagingError, cfg.Error, OSError) as error:
             return Result(Code.FAILURE, one_line(error))
 
     return check

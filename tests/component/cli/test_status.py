@@ -13,6 +13,8 @@ from fpga_pool.services.agent.journal import Journal
 NAMES = (
     "Values of options",
     "Names of options",
+    "Message bus",
+    "Keystone",
     "Private keys",
     "Catalogue of functions",
     "Policy file of the API",
@@ -30,6 +32,7 @@ def config(tmp_path, new_database):
         f"[database]\nconnection = {new_database(tmp_path / 'pool.sqlite')}\n"
         f"[scheduler]\ntoken_key = {tmp_path}/keys/tokens.pem\n[api]\nkey = {tmp_path}/keys/api.pem\n"
         f"[agent]\nstate_dir = {tmp_path}\n"
+        "[keystone_authtoken]\nauth_type = password\nauth_url = http://127.0.0.1:9/v3\n"
     )
     create_key_pairs(tmp_path / "keys")
     return path
@@ -59,6 +62,20 @@ def test_a_pool_that_can_start_passes_every_check(check):
     ("more", "name", "says"),
     [
         ("[scheduler]\ndefault_policy = nosuch\n", "Values of options", "nosuch"),
+        (
+            "[DEFAULT]\ntransport_url = rabit://u:p@h\n",
+            "Message bus",
+            "transport_url: expected a URL such as",
+        ),
+        (
+            "[DEFAULT]\ntransport_url = rabbit://u:p@h:99999\n",
+            "Message bus",
+            "expected a port from 1 to 65535, found",
+        ),
+        ("[DEFAULT]\nrpc_response_timeout = soon\n", "Message bus", "[DEFAULT] rpc_response_timeout: expected"),
+        ("[oslo_messaging_rabbit]\nssl = perhaps\n", "Message bus", "[oslo_messaging_rabbit] ssl: expected true or"),
+        ("[keystone_authtoken]\nauth_type = nosuch\n", "Keystone", "[keystone_authtoken] auth_type: The plugin nosuch"),
+        ("[keystone_authtoken]\ncafile = /nowhere.pem\n", "Keystone", "[keystone_authtoken] cafile: "),
         ("[functions]\ncatalogue = /nowhere.toml\n", "Catalogue of functions", "/nowhere.toml"),
         ("[database]\nretry_interval = -3\n", "Schema of the database", "[database] retry_interval: expected a whole"),
         ("[database]\nconnection = sqlite:////dev/null/pool.sqlite\n", "Schema of the database", ""),
@@ -77,10 +94,25 @@ def test_what_would_stop_a_service_fails_its_check_and_no_other(check, more, nam
     assert found[name][1] != ""
 
 
-def test_a_name_that_no_option_has_is_a_warning(check):
+def test_a_name_that_no_option_has_fails(check):
     code, found = check("[agent]\negress_mpbs = 60\n")
-    assert code == 1
+    assert code == 2
     assert found["Names of options"][1].endswith("[agent] egress_mpbs: no such option; do you mean egress_mbps?")
+
+
+def test_a_user_of_the_api_without_the_address_of_keystone_fails(config, check):
+    config.write_text(config.read_text().partition("auth_url")[0])
+    code, found = check()
+    assert (code, found["Keystone"][0]) == (2, 2)
+    assert found["Keystone"][1].endswith("parameters which were not given: auth_url")
+
+
+def test_an_api_without_a_user_of_its_own_in_keystone_is_a_warning_and_without_keystone_none(config, check):
+    config.write_text(config.read_text().partition("[keystone_authtoken]")[0])
+    code, found = check()
+    assert (code, found["Keystone"]) == (1, (1, "[keystone_authtoken] auth_type is not set; needed where the API runs"))
+    code, found = check("[api]\nauth_strategy = noauth\n")
+    assert (code, found["Keystone"]) == (0, (0, "not used: [api] auth_strategy is noauth"))
 
 
 def test_a_key_that_others_can_read_fails(check, tmp_path):
