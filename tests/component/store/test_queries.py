@@ -92,6 +92,24 @@ def test_jobs_are_filtered_by_several_fields(store, make, saved):
     assert [(job.state, job.function) for job in found] == [(JobState.FAILED, "aes"), (JobState.RUNNING, "aes")]
 
 
+def test_batches_are_those_that_have_a_job_of_a_function_on_a_host(store, make, saved):
+    batches = [make.batch(name=str(number)) for number in range(3)]
+    saved(
+        *batches,
+        *(make.job(one, function=f, host=h) for one, f, h in zip(batches, "aab", ["x", "y", "x"], strict=True)),
+    )
+
+    def names(**where):
+        with store.reading() as tx:
+            page = Page(project_id="project-a", where=where, limit=10)
+            return sorted(batch.name for batch in tx.page(Batch, page))
+
+    assert names(function=("a",)) == ["0", "1"]
+    assert names(host=("x",)) == ["0", "2"]
+    assert names(function=("a", "b"), host=("x",)) == ["0", "2"]
+    assert names(function=("b",), host=("y",)) == []
+
+
 def test_slots_are_paged_by_name(store, make, saved):
     _, *slots = saved(make.host(), *(make.slot(region=f"r{number}") for number in range(3)))
     with store.reading() as tx:
