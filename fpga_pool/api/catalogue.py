@@ -1,9 +1,21 @@
 """Operations on functions, bitstreams and designs, which are part of `api.operations`."""
 
+from operator import attrgetter
 from typing import Any
 
 from fpga_pool.api.context import scheduler, tenant
-from fpga_pool.api.operation import Call, Operation, chosen_project, chosen_uuid, events_of, list_of, named, requested
+from fpga_pool.api.operation import (
+    LINKS,
+    Call,
+    Operation,
+    chosen_project,
+    chosen_uuid,
+    events_of,
+    list_of,
+    named,
+    paged,
+    requested,
+)
 from fpga_pool.api.personas import CATALOGUE, DESIGNS, MEMBER, OPERATOR
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.queries import (
@@ -11,6 +23,7 @@ from fpga_pool.model.messages.queries import (
     CalibrationQuery,
     LibraryQuery,
     NamedWorkQuery,
+    NameQuery,
     ProjectQuery,
 )
 from fpga_pool.model.messages.requests import Calibration, FunctionInfo
@@ -28,11 +41,20 @@ def _show_function(call: Call) -> FunctionInfo:
     return found[call.uuid]
 
 
+def _functions(call: Call) -> dict[str, Any]:
+    return paged("functions", scheduler().functions(tenant().project_id), call.query, attrgetter("name"))
+
+
+def _calibration(call: Call) -> dict[str, Any]:
+    found = scheduler().calibration(call.query.function)
+    return paged("calibration", found, call.query, lambda fit: f"{fit.function}/{fit.board}")
+
+
 def _bitstreams(call: Call) -> dict[str, Any]:
     found = scheduler().bitstreams(call.query.host)
     wanted = {name: getattr(call.query, name) for name in ("function", "board", "kind")}
     fitting = [one for one in found if all(not some or getattr(one, name) in some for name, some in wanted.items())]
-    return {"bitstreams": [show(one) for one in fitting]}
+    return paged("bitstreams", fitting, call.query, attrgetter("name"))
 
 
 def _show_bitstream(call: Call) -> BitstreamInfo:
@@ -53,16 +75,14 @@ CATALOGUE_OPERATIONS = (
               summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
     events_of("function", "/v1/functions/<name>", CATALOGUE, of_project=False),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
-              answer={"functions": [FunctionInfo]},
-              handle=lambda _: {"functions": [show(info) for info in scheduler().functions(tenant().project_id)]},
+              query=NameQuery, handle=_functions, answer={"functions": [FunctionInfo], **LINKS},
               summary="List the catalogue as it is in force, with the designs that jobs of the project may name."),
     Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
               query=CalibrationQuery,
               summary="Show how well the time models fit, of one function or of all.",
-              handle=lambda call: {"calibration": [show(fit) for fit in scheduler().calibration(call.query.function)]},
-              answer={"calibration": [Calibration]}),
+              handle=_calibration, answer={"calibration": [Calibration], **LINKS}),
     Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
-              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo]},
+              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo], **LINKS},
               summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
     Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
               query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},

@@ -2,7 +2,7 @@
 
 import operator
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -77,6 +77,8 @@ class Operation:
 
 # ---- Lists
 
+#: Part of the answer of every list.
+LINKS: Mapping[str, Any] = {"links": [dict[str, str]]}
 #: Times are shown in microseconds: a list since a time that was shown has the object that had it.
 SHOWN_S = 1e-6
 #: Parameters that name values of a field, besides the state.
@@ -94,7 +96,7 @@ def list_of(
         found = getattr(scheduler(), nouns)(page)
         return {nouns: [show(one) for one in found], "links": links_of(path, page.limit, found, _key)}
 
-    answer = {nouns: [listed], "links": [dict[str, str]]}
+    answer = {nouns: [listed], **LINKS}
     return Operation(method="GET", path=path, name=f"list_{nouns}", persona=persona, handle=list_page, query=query,
                      summary=summary, answer=answer)  # fmt: skip
 
@@ -128,6 +130,20 @@ def chosen_project(wanted: str | None) -> str | None:
     A caller of system scope has no own ones.
     """
     return None if wanted == ALL else wanted or tenant().project_id or None
+
+
+def paged(nouns: str, found: Iterable[Any], query: Any, key: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the answer with a page of a list that has no pages in the database.
+
+    The marker is the key of the last one of the page before, which may not exist any more.
+    """
+    descending = query.sort.endswith(":desc")
+    after = operator.lt if descending else operator.gt
+    rows = sorted(found, key=key, reverse=descending)
+    if query.marker is not None:
+        rows = [one for one in rows if after(key(one), query.marker)]
+    rows = rows[: query.limit]
+    return {nouns: [show(one) for one in rows], "links": links_of(request.path, query.limit, rows, key)}
 
 
 def links_of(
@@ -173,12 +189,6 @@ def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rul
     def list_events(call: Call) -> dict[str, Any]:
         query: EventQuery = call.query
         found = scheduler().events(noun, chosen_project(getattr(query, "project_id", None)), call.uuid)
-        if query.sort.endswith(":desc"):
-            found.reverse()
-        if query.marker is not None:
-            # By its number: meanwhile the event itself may be forgotten.
-            after = operator.lt if query.sort.endswith(":desc") else operator.gt
-            found = [event for event in found if after(event.number, query.marker)]
         if query.event:
             found = [event for event in found if event.event in query.event]
         # By their times as they are shown.
@@ -186,16 +196,14 @@ def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rul
             found = [event for event in found if datetime.fromtimestamp(event.at, UTC) >= query.since]
         if query.until is not None:
             found = [event for event in found if datetime.fromtimestamp(event.at, UTC) < query.until]
-        found = found[: query.limit]
-        links = links_of(request.path, query.limit, found, lambda event: event.number)
-        return {"events": [show(event) for event in found], "links": links}
+        return paged("events", found, query, lambda event: event.number)
 
     return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
                      persona=Persona(f"rule:fpga_pool:{rule or f'show_{noun}'}", of.scopes), handle=list_events,
                      query=WorkEventQuery if of_project else EventQuery,
                      summary=f"List what happened to {'an' if noun[0] in 'aeiou' else 'a'} {noun}, "
                      "newest first, a page at a time.",
-                     answer={"events": [HistoryEntry], "links": [dict[str, str]]})  # fmt: skip
+                     answer={"events": [HistoryEntry], **LINKS})  # fmt: skip
 
 
 def chosen_uuid(text: str) -> str:

@@ -9,14 +9,17 @@ import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from flask import current_app, request
 
 from fpga_pool.api.catalogue import CATALOGUE_OPERATIONS
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.operation import (
+    LINKS,
     Call,
     Operation,
     chosen_project,
@@ -25,6 +28,7 @@ from fpga_pool.api.operation import (
     link_to,
     list_of,
     named,
+    paged,
     requested,
     state_of,
 )
@@ -39,6 +43,7 @@ from fpga_pool.model.messages.queries import (
     BatchQuery,
     CardQuery,
     CountersQuery,
+    FlowQuery,
     HostQuery,
     JobQuery,
     NamedWorkQuery,
@@ -47,9 +52,11 @@ from fpga_pool.model.messages.queries import (
     ProcessorQuery,
     ProjectJobQuery,
     ProjectQuery,
+    ServiceQuery,
     SlotQuery,
     TaskQuery,
     UsageQuery,
+    WorkCountQuery,
     WorkQuery,
 )
 from fpga_pool.model.messages.requests import (
@@ -174,7 +181,9 @@ def _create_pipeline(call: Call) -> Batch:
 def _jobs(call: Call) -> Any:
     states = [JobState(state_of(JobState, text)) for text in call.query.state]
     asked = chosen_project(call.query.project_id), call.uuid, states, _seen(call.query.changed_after)
-    return _job_list(scheduler().batch_jobs(*asked, call.wait_s, with_batch=call.query.batch))
+    found = scheduler().batch_jobs(*asked, call.wait_s, with_batch=call.query.batch)
+    page = paged("jobs", found.jobs, call.query, attrgetter("index"))
+    return msgspec.structs.replace(_job_list(found), **page)
 
 
 def _job_list(found: JobChanges) -> Any:
@@ -260,8 +269,22 @@ def _pool_events(call: Call) -> dict[str, Any]:
     return {"events": [show(event) for event in found.events], "links": links}
 
 
-def _of_project(key: str, ask: str) -> Callable[[Call], dict[str, Any]]:
-    return lambda call: {key: [show(one) for one in getattr(scheduler(), ask)(chosen_project(call.query.project_id))]}
+def _counters(call: Call) -> dict[str, Any]:
+    return paged("counters", scheduler().counters(call.query.host), call.query, attrgetter("host"))
+
+
+def _services(call: Call) -> dict[str, Any]:
+    return paged("services", scheduler().services(), call.query, lambda one: f"{one.kind}/{one.name}")
+
+
+def _work(call: Call) -> dict[str, Any]:
+    found = scheduler().work_counts(chosen_project(call.query.project_id))
+    return paged("work", found, call.query, lambda one: f"{one.kind}/{one.state}")
+
+
+def _flows(call: Call) -> dict[str, Any]:
+    found = scheduler().flows(chosen_project(call.query.project_id))
+    return paged("flows", found, call.query, lambda flow: f"{flow.requester}/{flow.host}/{flow.job}")
 
 
 def _usage(call: Call) -> dict[str, Any]:
@@ -277,6 +300,7 @@ def _usage(call: Call) -> dict[str, Any]:
         end_at=None if query.end is None else query.end.timestamp(),
         after=after,
         limit=query.limit,
+        descending=query.sort.endswith(":desc"),
     )
     found = [show(one) for one in scheduler().usage(page)]
     return {"usage": found, "links": [_next_usage(found[-1], page.limit)] if len(found) == page.limit else []}
@@ -285,7 +309,7 @@ def _usage(call: Call) -> dict[str, Any]:
 def _next_usage(last: Any, limit: int) -> dict[str, str]:
     """Return the link to the next page, of the same period although time goes on."""
     where = {"start": last.begin_at, "end": last.end_at, "marker": f"{last.project_id}/{last.function}", "limit": limit}
-    where |= {name: text for name, text in request.args.items() if name == "project_id"}
+    where |= {name: text for name, text in request.args.items() if name in ("project_id", "sort")}
     return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
 
 
@@ -326,7 +350,7 @@ OPERATIONS = (
               summary="Show a job, with its history, and why it waits."),
     events_of("job", "/v1/jobs/<uuid>", READER),
     Operation(method="GET", path="/v1/events", name="list_events", persona=READER, query=PoolEventQuery,
-              handle=_pool_events, answer={"events": [PoolEvent], "links": [dict[str, str]]},
+              handle=_pool_events, answer={"events": [PoolEvent], **LINKS},
               summary="List what happened to all objects of the project, or of the pool, newest first."),
     list_of("slots", Slot, SlotState, SlotQuery, INSPECTOR, "List the slots, by name."),
     Operation(method="GET", path="/v1/slots/<uuid>", name="show_slot", persona=INSPECTOR,
@@ -355,8 +379,7 @@ OPERATIONS = (
     list_of("processors", GangProcessor, None, ProcessorQuery, INSPECTOR,
             "List the processors that hosts give to gangs, by name, with what their tiers carry."),
     Operation(method="GET", path="/v1/counters", name="list_counters", persona=INSPECTOR, query=CountersQuery,
-              answer={"counters": [HostLoad]},
-              handle=lambda call: {"counters": [show(one) for one in scheduler().counters(call.query.host)]},
+              handle=_counters, answer={"counters": [HostLoad], **LINKS},
               summary="List what the hosts that live have measured of themselves last, by name."),
     Operation(method="GET", path="/v1/processors/<uuid>", name="show_processor", persona=INSPECTOR, noun="processor",
               handle=lambda call: named(call, "processor", scheduler().processors()),
@@ -368,8 +391,7 @@ OPERATIONS = (
               summary="Show an instance of Nova, with the slots that it holds."),
     events_of("instance", "/v1/instances/<uuid>", READER),
     Operation(method="GET", path="/v1/services", name="list_services", persona=INSPECTOR,
-              answer={"services": [Service]},
-              handle=lambda _: {"services": [show(one) for one in scheduler().services()]},
+              query=ServiceQuery, handle=_services, answer={"services": [Service], **LINKS},
               summary="List the schedulers and agents, and whether they are up."),
     Operation(method="GET", path="/v1/services/<uuid>", name="show_service", persona=INSPECTOR, noun="service",
               handle=lambda call: named(call, "service", scheduler().services()), answer={"service": Service},
@@ -377,14 +399,14 @@ OPERATIONS = (
     Operation(method="GET", path="/v1/pool", name="show_pool", persona=INSPECTOR, answer={"pool": PoolCounts},
               handle=lambda _: scheduler().pool_counts(),
               summary="Count the hosts, cards and slots of the pool, by state."),
-    Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=ProjectQuery,
-              answer={"work": [WorkCount]}, handle=_of_project("work", "work_counts"),
+    Operation(method="GET", path="/v1/work", name="count_work", persona=READER, query=WorkCountQuery,
+              answer={"work": [WorkCount], **LINKS}, handle=_work,
               summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
     Operation(method="POST", path="/v1/purges", name="purge_work", persona=OPERATOR, handle=_purge, body=PurgeRequest,
               answer={"purge": Purge},
               summary="Remove what ended before a point in time, for a few seconds; may be repeated."),
-    Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=ProjectQuery,
-              answer={"flows": [Flow]}, handle=_of_project("flows", "flows"),
+    Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=FlowQuery,
+              answer={"flows": [Flow], **LINKS}, handle=_flows,
               summary="List the inputs of the project that are under way, with planned and measured rates."),
     *CATALOGUE_OPERATIONS,
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
@@ -401,6 +423,6 @@ OPERATIONS = (
               summary="Return a project to the default limits."),
     events_of("quota", "/v1/quotas/<name>", INSPECTOR, of_project=False, rule="show_project_quota"),
     Operation(method="GET", path="/v1/usage", name="show_usage", persona=READER, query=UsageQuery, handle=_usage,
-              answer={"usage": [Usage], "links": [dict[str, str]]},
+              answer={"usage": [Usage], **LINKS},
               summary="Show what a project has used in a period, by function."),
 )  # fmt: skip

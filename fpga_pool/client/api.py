@@ -10,7 +10,7 @@ from fpga_pool.client import filters as f
 from fpga_pool.client.calls.bodies import gang_body, task_body
 from fpga_pool.client.calls.plans import DryRuns
 from fpga_pool.client.lane import Lanes
-from fpga_pool.client.resources import next_marker, read, read_all, segment
+from fpga_pool.client.resources import next_page, read, read_all, segment
 from fpga_pool.client.session import CREATE_PATIENCE_S, DEFAULT_ENDPOINT, ApiSession, Login, create
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.flavor import Topology
@@ -18,7 +18,6 @@ from fpga_pool.model.messages.requests import (
     BatchDetail,
     FunctionInfo,
     GangDetail,
-    JobDetail,
     JobList,
     PipelineDetail,
     Receipt,
@@ -30,21 +29,19 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.messages.usage import Usage
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
-from fpga_pool.model.objects.bitstreams import Design
-from fpga_pool.model.objects.cards import Card
-from fpga_pool.model.objects.gangs import Gang, GangProcessor
-from fpga_pool.model.objects.history import HistoryEntry, PoolEvent
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rest import date
 
 #: What is listed.
-Listed = TypeVar(
-    "Listed", Batch, Design, Gang, Job, JobDetail, Task, Slot, Card, Host, GangProcessor, HistoryEntry, PoolEvent
-)
+Listed = TypeVar("Listed")
 
 _PAGE = 1000
+#: Parameters that are UTC seconds here and dates in the API.
+_MOMENTS = ("since", "until", "start", "end")
 
 
 class PoolApi(DryRuns):
@@ -148,14 +145,14 @@ class PoolApi(DryRuns):
         """Return things of a kind, page by page."""
         found: list[Listed] = []
         given = {key: value for key, value in filters.items() if value is not None}
-        params = {key: date(value) if key in ("since", "until") else value for key, value in given.items()}
+        params = {key: date(value) if key in _MOMENTS else value for key, value in given.items()}
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{path or name}", params=params)
             found += read_all(kind, answer, name)
-            if (marker := next_marker(answer)) is None:
+            if not (page := next_page(answer)):
                 break
-            params["marker"] = marker
+            params |= page
         return found
 
     def _one(self, method: str, nouns: str, uuid: str, project_id: str | None) -> dict[str, Any]:
@@ -324,24 +321,9 @@ class PoolApi(DryRuns):
         """Return a project to the default limits."""
         return read(Quota, self._http.call("DELETE", f"/v1/quotas/{segment(project_id)}"), "quota")
 
-    def usage(
-        self, project_id: str | None = None, *, start: float | None = None, end: float | None = None
-    ) -> list[Usage]:
-        """Return what a project ("all": each) has used from one point in time up to another, UTC seconds, by function.
-
-        The end is now by default, and the start a day before it; None = of the own project.
-        """
-        given = {"project_id": project_id, "start": date(start), "end": date(end), "limit": _PAGE}
-        params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        found: list[Usage] = []
-        while True:
-            answer = self._http.call("GET", "/v1/usage", params=params)
-            found += read_all(Usage, answer, "usage")
-            if not answer.get("links"):
-                return found
-            last = found[-1]
-            params |= {"start": date(last.begin_at), "end": date(last.end_at)}
-            params["marker"] = f"{last.project_id}/{last.function}"
+    def usage(self, limit: int | None = None, **filters: Unpack[f.UsageFilters]) -> list[Usage]:
+        """Return what a project has used in a period, by function."""
+        return self._list(Usage, "usage", limit, filters)
 
     # The pool
 
@@ -378,10 +360,10 @@ class PoolApi(DryRuns):
         """Have the hosts listed again when one is needed next, as after a connection that failed."""
         self._hosts = {}
 
-    def services(self) -> list[Service]:
-        """Return the schedulers and agents of the pool."""
-        return read_all(Service, self._http.call("GET", "/v1/services"), "services")
+    def services(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[Service]:
+        """Return the agents and schedulers of the pool, by kind and name."""
+        return self._list(Service, "services", limit, filters)
 
-    def functions(self) -> list[FunctionInfo]:
-        """Return the catalogue as it is in force."""
-        return read_all(FunctionInfo, self._http.call("GET", "/v1/functions"), "functions")
+    def functions(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[FunctionInfo]:
+        """Return the catalogue as it is in force, by name."""
+        return self._list(FunctionInfo, "functions", limit, filters)

@@ -153,6 +153,29 @@ class ProcessorFilters(NameFilters, total=False):
     host: Sequence[str]
 
 
+class ProjectFilters(NameFilters, total=False):
+    """Whose work is counted, or whose inputs are listed."""
+
+    #: Another project, or "all"; for admins.
+    project_id: str | None
+
+
+class UsageFilters(ProjectFilters, total=False):
+    """Of which project and period the usage is wanted."""
+
+    #: UTC seconds; the day before the end, and now, by default.
+    start: float | None
+    end: float | None
+
+
+class BitstreamFilters(NameFilters, total=False):
+    """Which bitstreams are listed."""
+
+    function: Sequence[str]
+    board: Sequence[str]
+    kind: Sequence[str]
+
+
 class HostFilters(NameFilters, total=False):
     """Which hosts are listed."""
 

@@ -11,21 +11,13 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 from uuid import uuid4
 
+from fpga_pool.client import filters as f
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.attach import AttachedRunner, PipelineRunner, TaskRunner, require_same
-from fpga_pool.client.filters import (
-    BatchOptions,
-    CardFilters,
-    JobFilters,
-    NamedWorkFilters,
-    PoolEventFilters,
-    ProcessorFilters,
-    RunSettings,
-    date,
-)
+from fpga_pool.client.filters import BatchOptions, RunSettings, date
 from fpga_pool.client.inputs import JobSpec, Source, Subtask, job_requests, read_inputs
 from fpga_pool.client.outcome import BatchProgress, BatchResult
-from fpga_pool.client.resources import read, read_all, segment
+from fpga_pool.client.resources import read, segment
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.client.session import CREATE_PATIENCE_S, create
 from fpga_pool.client.transfers import Goal
@@ -80,11 +72,11 @@ class Client(PoolApi):
         """Return one job, with why it waits, and when it is expected to begin."""
         return read(JobDetail, self._one("GET", "jobs", uuid, project_id), "job")
 
-    def project_jobs(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[Job]:
+    def project_jobs(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[Job]:
         """Return the jobs of all batches of the project, newest first."""
         return self._list(Job, "jobs", limit, filters)
 
-    def job_details(self, limit: int | None = None, **filters: Unpack[JobFilters]) -> list[JobDetail]:
+    def job_details(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[JobDetail]:
         """Return the jobs of all batches of the project, newest first, as `project_jobs`, each with why it waits."""
         return self._list(JobDetail, "jobs", limit, filters)
 
@@ -92,29 +84,30 @@ class Client(PoolApi):
         """Return how many hosts, cards and slots the pool has; for operators."""
         return read(PoolCounts, self._http.call("GET", "/v1/pool"), "pool")
 
-    def work_counts(self, project_id: str | None = None) -> list[WorkCount]:
-        """Return how much work of a project ("all": of all) has not ended; None = of the own one."""
-        params = {"project_id": project_id}
-        return read_all(WorkCount, self._http.call("GET", "/v1/work", params=params), "work")
+    def work_counts(self, limit: int | None = None, **filters: Unpack[f.ProjectFilters]) -> list[WorkCount]:
+        """Return how much work of a project has not ended, by kind and state."""
+        return self._list(WorkCount, "work", limit, filters)
 
     def purge(self, ended_before: float, project_id: str | None = None, *, dry_run: bool = False) -> Purge:
         """Remove what ended before then (UTC seconds), or count it; to be repeated until `complete`; for operators."""
         body = {"ended_before": date(ended_before), "project_id": project_id, "dry_run": dry_run}
         return read(Purge, self._http.call("POST", "/v1/purges", body=body), "purge")
 
-    def flows(self, project_id: str | None = None) -> list[Flow]:
-        """Return the inputs under way of a project ("all": of all), with planned and measured rates; None = own."""
-        return read_all(Flow, self._http.call("GET", "/v1/flows", params={"project_id": project_id}), "flows")
+    def flows(self, limit: int | None = None, **filters: Unpack[f.ProjectFilters]) -> list[Flow]:
+        """Return the inputs under way of a project, with planned and measured rates."""
+        return self._list(Flow, "flows", limit, filters)
 
-    def counters(self, host: str | None = None) -> list[HostLoad]:
+    def counters(
+        self, host: str | None = None, limit: int | None = None, **filters: Unpack[f.NameFilters]
+    ) -> list[HostLoad]:
         """Return what the hosts that live, or one of them, have measured of themselves last; for operators."""
-        return read_all(HostLoad, self._http.call("GET", "/v1/counters", params={"host": host}), "counters")
+        return self._list(HostLoad, "counters", limit, {"host": host, **filters})
 
-    def pool_events(self, limit: int | None = 100, **filters: Unpack[PoolEventFilters]) -> list[PoolEvent]:
+    def pool_events(self, limit: int | None = 100, **filters: Unpack[f.PoolEventFilters]) -> list[PoolEvent]:
         """Return the newest events of all objects of the project (those that `filters` fit), newest first."""
         return self._list(PoolEvent, "events", limit, filters)
 
-    def cards(self, limit: int | None = None, **filters: Unpack[CardFilters]) -> list[Card]:
+    def cards(self, limit: int | None = None, **filters: Unpack[f.CardFilters]) -> list[Card]:
         """Return all cards (those that `filters` fit), by name; for operators, as all calls on cards."""
         return self._list(Card, "cards", limit, filters)
 
@@ -141,7 +134,7 @@ class Client(PoolApi):
         """Remove a card; Conflict says who uses it, or that its agent still has it, and then it is drained only."""
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
 
-    def processors(self, limit: int | None = None, **filters: Unpack[ProcessorFilters]) -> list[GangProcessor]:
+    def processors(self, limit: int | None = None, **filters: Unpack[f.ProcessorFilters]) -> list[GangProcessor]:
         """Return all processors that hosts give to gangs (those that `filters` fit), by name; for operators."""
         return self._list(GangProcessor, "processors", limit, filters)
 
@@ -150,20 +143,21 @@ class Client(PoolApi):
         return read(GangProcessor, self._http.call("GET", f"/v1/processors/{segment(uuid)}"), "processor")
 
     def service(self, uuid: str) -> Service:
-        """Return one scheduler or agent; for operators."""
+        """Return one scheduler, agent or process of the API; for operators."""
         return read(Service, self._http.call("GET", f"/v1/services/{segment(uuid)}"), "service")
 
     def instance(self, uuid: str, project_id: str | None = None) -> Instance:
         """Return an instance of Nova, with the slots that it holds."""
         return read(Instance, self._one("GET", "instances", uuid, project_id), "instance")
 
-    def bitstreams(self, *, host: str | None = None, **filters: Sequence[str]) -> list[BitstreamInfo]:
-        """Return the bitstreams of the catalogue (of some `function`, `board` and `kind`) as a host has them.
+    def bitstreams(
+        self, limit: int | None = None, *, host: str | None = None, **filters: Unpack[f.BitstreamFilters]
+    ) -> list[BitstreamInfo]:
+        """Return the bitstreams of the catalogue (those that `filters` fit) as a host has them, by name.
 
         Without a host, for each board as the first has them that has such a card.
         """
-        params = {**filters, **({} if host is None else {"host": host})}
-        return read_all(BitstreamInfo, self._http.call("GET", "/v1/bitstreams", params=params), "bitstreams")
+        return self._list(BitstreamInfo, "bitstreams", limit, {"host": host, **filters})
 
     def create_design(
         self, manifest: Mapping[str, object], bitstream: bytes, signature: bytes = b"", uuid: str | None = None
@@ -173,7 +167,7 @@ class Client(PoolApi):
         body = {**manifest, "uuid": uuid, **to_plain({"bitstream": bitstream, "signature": signature})}
         return create(self._http, Design, "design", body, lambda: self.design(uuid), CREATE_PATIENCE_S)
 
-    def designs(self, limit: int | None = 100, **filters: Unpack[NamedWorkFilters]) -> list[Design]:
+    def designs(self, limit: int | None = 100, **filters: Unpack[f.NamedWorkFilters]) -> list[Design]:
         """Return the newest designs of the project, newest first."""
         return self._list(Design, "designs", limit, filters)
 
@@ -200,10 +194,11 @@ class Client(PoolApi):
         params = {} if project_id is None else {"project_id": project_id}
         return read(Design, self._http.call("DELETE", f"/v1/designs/{segment(uuid)}", params=params), "design")
 
-    def calibration(self, function: str | None = None) -> list[Calibration]:
+    def calibration(
+        self, function: str | None = None, limit: int | None = None, **filters: Unpack[f.NameFilters]
+    ) -> list[Calibration]:
         """Return how well the time models fit what was observed (of one function)."""
-        params = {} if function is None else {"function": function}
-        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
+        return self._list(Calibration, "calibration", limit, {"function": function, **filters}, "functions/calibration")
 
     def run(
         self,

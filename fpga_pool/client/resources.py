@@ -1,6 +1,6 @@
 """JSON of the API as the pool's own objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import inf
@@ -118,10 +118,10 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
     return lambda message: getattr(message, name)
 
 
-def next_marker(answer: Mapping[str, Any]) -> str | None:
-    """Return by what the next page of a list is asked for; None = there is none."""
+def next_page(answer: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """Return the parameters with which the next page of a list is asked for; none = there is no such page."""
     href = next((link.get("href", "") for link in answer.get("links", ()) if link.get("rel") == "next"), "")
-    return next(iter(parse_qs(urlsplit(href).query).get("marker", ())), None)
+    return parse_qs(urlsplit(href).query, keep_blank_values=True)
 
 
 def segment(text: str) -> str:

@@ -24,6 +24,7 @@ from fpga_pool.model.objects.quotas import UNLIMITED, Amounts, QuotaLimits, Reso
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
 from fpga_pool.model.preconditions import Seen, require_seen
 from fpga_pool.model.values import changed
+from fpga_pool.store.statements import beyond
 from fpga_pool.store.store import Store
 from fpga_pool.store.tables import (
     BATCHES,
@@ -185,14 +186,10 @@ def usage(
         parts = [(project, part.where(project == page.project_id)) for project, part in parts]
     whole = sa.union_all(*(part for _, part in parts)).subquery()
     project, function, *amounts = whole.c
-    query = (
-        sa.select(project, function, *map(sa.func.sum, amounts)).group_by(project, function).order_by(project, function)
-    )
+    order = [one.desc() if page.descending else one for one in (project, function)]
+    query = sa.select(project, function, *map(sa.func.sum, amounts)).group_by(project, function).order_by(*order)
     if page.after is not None:
-        after_project, after_function = page.after
-        query = query.where(
-            sa.or_(project > after_project, sa.and_(project == after_project, function > after_function))
-        )
+        query = query.where(*beyond([project, function], page.after, descending=page.descending))
     with store.reading() as tx:
         rows = tx.connection.execute(query.limit(page.limit)).all()
     return [_usage(row, begin_at, end_at, speedups.get(row[1])) for row in rows]

@@ -70,7 +70,7 @@ def test_a_tenant_sees_and_changes_nothing_of_another(cloud, tenant, files):
         with pytest.raises(Forbidden):
             second.drain(cloud.pool.slots()[0].uuid)
         with pytest.raises(Forbidden):
-            second.usage("all")
+            second.usage(project_id="all")
 
 
 def test_a_gang_runs_to_its_end(cloud, counting):

@@ -2,7 +2,7 @@
 
 import argparse
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ from fpga_pool.cli.client.base import (
     OneObject,
     OneOrSeveral,
     OneWork,
+    Pages,
     PoolLister,
     PoolShowOne,
     Several,
 )
-from fpga_pool.cli.client.columns import Columns, One, Row, Table, single
+from fpga_pool.cli.client.columns import Columns, One, Row, single
 from fpga_pool.cli.files import content_of
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput, NotFound
@@ -34,25 +35,22 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class List(LongLister):
+class List(Pages, LongLister):
     """List the bitstreams of the catalogue for the boards of the pool, and whether they are there and verified.
 
     Example: fpga-pool bitstream list --board demo --host node-1
     """
 
     SHORT = ("function", "version", "board", "kind", "host", "verified")
+    FILTERS: Mapping[str, str] = {"function": "FUNCTION", "board": "BOARD", "kind": "KIND"}
+    ASK, COLUMNS = Client.bitstreams, _COLUMNS
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        for name in ("function", "board", "kind"):
-            text = f"only of this {name}{' of slots' if name == 'kind' else ''}; may be repeated"
-            parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         _add_host(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        where = {name: getattr(parsed_args, name) for name in ("function", "board", "kind", "host")}
-        return _COLUMNS, [_row(one) for one in self.client.bitstreams(**where)]
+    def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        return super().filters(parsed_args) | {"host": parsed_args.host}
 
 
 class Show(PoolShowOne):

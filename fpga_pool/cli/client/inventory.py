@@ -12,7 +12,6 @@ from fpga_pool.cli.client.base import (
     OneOrSeveral,
     OneWork,
     Pages,
-    PoolLister,
     PoolShowOne,
     add_projects,
     uuid_of,
@@ -39,7 +38,7 @@ def _numbers(*names: str) -> Columns:
 _FUNCTION = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io_bps", "preemptible")
 
 
-class ListFunctions(LongLister):
+class ListFunctions(Pages, LongLister):
     """List the catalogue.
 
     Example: fpga-pool function list -c name -c speedup
@@ -61,14 +60,14 @@ class ShowFunction(OneObject):
         parser.add_argument("function", metavar="FUNCTION", help="name of the function")
 
 
-class Calibrate(LongLister):
+class Calibrate(Pages, LongLister):
     """Show how well the time models fit the runs that were observed.
 
     Example: fpga-pool function calibrate sha256 --long
     """
 
     SHORT = ("function", "board", "runs", "mean_relative_error", "worst_relative_error")
-    ASK = Client.calibration
+    ASK, SORT = Client.calibration, "function"
     COLUMNS = (
         *("function", "board", "runs"),
         *_numbers("catalogue_a_s", "catalogue_b_s_per_byte", "fitted_a_s", "fitted_b_s_per_byte"),
@@ -80,7 +79,7 @@ class Calibrate(LongLister):
         parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return {"function": parsed_args.function}
+        return super().filters(parsed_args) | {"function": parsed_args.function}
 
 
 HOSTS = (
@@ -140,14 +139,14 @@ class ShowHost(PoolShowOne):
         return (*names(HOSTS), *names(COUNTERS)), (*row(found, HOSTS), *counters)
 
 
-class ListFlows(LongLister):
+class ListFlows(Pages, LongLister):
     """List the inputs under way, with the rate that is planned now and the one that was measured last.
 
     Example: fpga-pool flow list --all-projects
     """
 
     SHORT = ("name", "function", "host", "planned_bps", "measured_bps")
-    ASK = Client.flows
+    ASK, SORT = Client.flows, "requester"
     COLUMNS = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -155,16 +154,16 @@ class ListFlows(LongLister):
         add_projects(parser)
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return {"project_id": parsed_args.project_id}
+        return super().filters(parsed_args) | {"project_id": parsed_args.project_id}
 
 
-class ListServices(PoolLister):
+class ListServices(Pages):
     """List schedulers, agents and processes of the API, and whether they are up.
 
     Example: fpga-pool service list -f json
     """
 
-    ASK = Client.services
+    ASK, SORT = Client.services, "kind"
     COLUMNS = ("kind", "name", ("state", lambda one: "up" if one.up else "down"), "heard_at", "shards")
 
 

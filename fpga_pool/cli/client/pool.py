@@ -64,7 +64,7 @@ def count_cards(pool: PoolCounts, called: Callable[[CardCount], str]) -> Counter
 
 def counts(client: Client, project_id: str | None = None) -> Counts:
     """Ask the pool for all that it counts, in three requests whatever its size."""
-    work = client.work_counts(project_id)
+    work = client.work_counts(project_id=project_id)
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     for one in work:
         by_kind[one.kind][one.state] += one.count
@@ -73,7 +73,7 @@ def counts(client: Client, project_id: str | None = None) -> Counts:
         pool=_seen(client.pool_counts),
         work=by_kind,
         oldest_wait_s=max(time.time() - min(waiting), 0.0) if waiting else 0.0,
-        usage=client.usage(project_id),
+        usage=client.usage(project_id=project_id),
     )
 
 

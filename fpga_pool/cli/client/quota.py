@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fpga_pool.cli.arguments import moment, number_that, parameter, positive_count
-from fpga_pool.cli.client.base import TIMES, LongLister, PoolCommand, PoolLister, add_projects
+from fpga_pool.cli.client.base import TIMES, LongLister, Pages, PoolCommand, PoolLister, add_projects
 from fpga_pool.cli.client.columns import Columns, Shown, Table, as_bytes, table
 from fpga_pool.client import Client
 from fpga_pool.model.exceptions import InvalidInput
@@ -81,14 +81,14 @@ class Unset(PoolLister):
         return table(self.client.unset_quota(parsed_args.project).resources, _QUOTA)
 
 
-class ShowUsage(LongLister):
+class ShowUsage(Pages, LongLister):
     """Show what a project has used in a period, by function: jobs that have ended, loads, and slots of instances.
 
     Example: fpga-pool usage show --start 7d --long
     """
 
     SHORT: Sequence[str] = ("function", "jobs", "loads", "slot_s", "vcpu_s", "instance_slot_s")
-    ASK = Client.usage
+    ASK, SORT = Client.usage, "project_id"
     COLUMNS = (
         *("project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s"),
         *("instance_slot_s", "input_bytes", "result_bytes"),
@@ -101,7 +101,8 @@ class ShowUsage(LongLister):
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         if parsed_args.project_id is not None:
             self.SHORT = ("project_id", "function", "jobs", "loads", "slot_s")
-        return {name: getattr(parsed_args, name) for name in ("project_id", "start", "end")}
+        period = {name: getattr(parsed_args, name) for name in ("project_id", "start", "end")}
+        return super().filters(parsed_args) | period
 
 
 #: By the name of a metric in CloudKitty, what it is the amount of, and its unit.
@@ -144,7 +145,7 @@ class ExportUsage(PoolCommand):
         frames = [
             _frame(begin, begin + length, found, prices)
             for begin in range(math.ceil(start / length) * length, int(end) - length + 1, length)
-            if (found := self.client.usage(parsed_args.project_id, start=begin, end=begin + length))
+            if (found := self.client.usage(project_id=parsed_args.project_id, start=begin, end=begin + length))
         ]
         print(json.dumps({"dataframes": frames}, indent=2), file=self.app.stdout)
 

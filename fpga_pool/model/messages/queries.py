@@ -13,7 +13,7 @@ Since = Annotated[datetime, Meta(tz=True, description="a date with a time zone, 
 
 
 class ProjectQuery(Message, frozen=True, kw_only=True):
-    """Of which project the work is counted, or an object is."""
+    """Of which project an object is."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
@@ -112,10 +112,42 @@ class ProcessorQuery(NameQuery, frozen=True, kw_only=True):
     host: tuple[Text, ...] = ()
 
 
-class CountersQuery(Message, frozen=True, kw_only=True):
+class PartQuery(Message, frozen=True, kw_only=True):
+    """Which part of a list that has no pages in the database is wanted."""
+
+    limit: Limit1000 | None = None
+    #: That of the link to the next page; None = the first page.
+    marker: Text | None = None
+
+
+class CountersQuery(PartQuery, frozen=True, kw_only=True):
     """Whose counters are wanted; None = those of all hosts that live."""
 
     host: Text | None = None
+    sort: Annotated[str, Meta(pattern=r"^host(:asc|:desc)?\Z", description="host:asc or host:desc")] = "host:asc"
+
+
+class ServiceQuery(PartQuery, frozen=True, kw_only=True):
+    """Which part of the list of services is wanted; by kind and name."""
+
+    sort: Annotated[str, Meta(pattern=r"^kind(:asc|:desc)?\Z", description="kind:asc or kind:desc")] = "kind:asc"
+
+
+class WorkCountQuery(ServiceQuery, frozen=True, kw_only=True):
+    """Of which project the work is counted; by kind and state."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+
+
+class FlowQuery(PartQuery, frozen=True, kw_only=True):
+    """Of which project the inputs under way are wanted; by requester, host and job."""
+
+    #: Another project than the caller's own, or "all"; for admins.
+    project_id: ProjectId | None = None
+    sort: Annotated[str, Meta(pattern=r"^requester(:asc|:desc)?\Z", description="requester:asc or requester:desc")] = (
+        "requester:asc"
+    )
 
 
 class EventQuery(Message, frozen=True, kw_only=True):
@@ -169,6 +201,10 @@ class JobQuery(ProjectQuery, frozen=True, kw_only=True):
     wait_s: Patience = 0.0
     #: Whether the batch itself is wanted, too.
     batch: bool = False
+    sort: Annotated[str, Meta(pattern=r"^index(:asc|:desc)?\Z", description="index:asc or index:desc")] = "index:asc"
+    limit: Limit1000 | None = None
+    #: Index of the last job of the page before; None = the first page.
+    marker: Count | None = None
 
 
 class NewBatchQuery(Message, frozen=True, kw_only=True):
@@ -183,19 +219,23 @@ class LibraryQuery(Message, frozen=True, kw_only=True):
     host: Text | None = None
 
 
-class BitstreamQuery(LibraryQuery, frozen=True, kw_only=True):
-    """Which bitstreams are wanted: those that all parameters fit."""
+class BitstreamQuery(NameQuery, frozen=True, kw_only=True):
+    """Which bitstreams are wanted: those that all parameters fit; `host` as in LibraryQuery."""
 
+    host: Text | None = None
     #: One or several functions, boards, and kinds of slots.
     function: tuple[Text, ...] = ()
     board: tuple[Text, ...] = ()
     kind: tuple[Text, ...] = ()
 
 
-class CalibrationQuery(Message, frozen=True, kw_only=True):
-    """Of which function the fit is wanted; None = of all."""
+class CalibrationQuery(PartQuery, frozen=True, kw_only=True):
+    """Of which function the fit is wanted; None = of all; by function and board."""
 
     function: str | None = None
+    sort: Annotated[str, Meta(pattern=r"^function(:asc|:desc)?\Z", description="function:asc or function:desc")] = (
+        "function:asc"
+    )
 
 
 class UsageQuery(Message, frozen=True, kw_only=True):
@@ -206,6 +246,10 @@ class UsageQuery(Message, frozen=True, kw_only=True):
     #: The day before the end, and now, by default.
     start: Since | None = None
     end: Since | None = None
+    #: By project and function.
+    sort: Annotated[
+        str, Meta(pattern=r"^project_id(:asc|:desc)?\Z", description="project_id:asc or project_id:desc")
+    ] = "project_id:asc"
     limit: Limit1000 = 1000
     #: Project and function of the last row of the page before, as PROJECT/FUNCTION.
     marker: Text | None = None

@@ -181,6 +181,8 @@ class JobList:
     batch: Batch | None
     #: For small inputs of a new batch.
     tickets: tuple[Ticket, ...]
+    #: To the next page, where a page was asked for.
+    links: tuple[dict[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

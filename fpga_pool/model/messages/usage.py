@@ -32,7 +32,7 @@ class Usage:
 
 
 class UsagePage(Message, frozen=True, kw_only=True):
-    """Which usage is wanted: by project and function, in this order."""
+    """Which usage is wanted: by project and function."""
 
     #: None = of all projects.
     project_id: str | None = None
@@ -42,3 +42,4 @@ class UsagePage(Message, frozen=True, kw_only=True):
     #: Project and function of the last row of the page before; None = the first page.
     after: tuple[str, str] | None = None
     limit: int = 1000
+    descending: bool = False

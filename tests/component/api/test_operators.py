@@ -139,7 +139,7 @@ def test_host_without_a_limit_shows_null(api):
 
 
 def test_bitstreams_are_listed_as_a_host_has_them_and_shown(api):
-    sound, missing = api.get("/v1/bitstreams").json["bitstreams"]
+    missing, sound = api.get("/v1/bitstreams").json["bitstreams"]
     assert (sound["verified"], sound["signer"], sound["sha256"], sound["reason"]) == (True, "key", "ab" * 32, "")
     assert (missing["verified"], missing["size_bytes"], missing["reason"]) == (False, None, "not in the library")
     assert sound["name"] == f"{sound['board']}/small/sha256"
@@ -150,7 +150,7 @@ def test_bitstreams_are_listed_as_a_host_has_them_and_shown(api):
         return [one["kind"] for one in api.get(f"/v1/bitstreams?{query}").json["bitstreams"]]
 
     assert kinds("kind=small&function=sha256") == ["small"]
-    assert kinds(f"board={sound['board']}&kind=small&kind=large") == ["small", "large"]
+    assert kinds(f"board={sound['board']}&kind=small&kind=large") == ["large", "small"]
     assert kinds("function=aes") == kinds("board=none") == []
 
 
@@ -158,7 +158,7 @@ def test_bitstreams_are_listed_as_a_host_has_them_and_shown(api):
     ("path", "status"),
     [
         ("/v1/bitstreams?host=node-9", 404), (f"/v1/bitstreams/{uuid.UUID(int=1)}", 404), ("/v1/bitstreams/x", 404),
-        ("/v1/bitstreams?limit=1", 400),
+        ("/v1/bitstreams?size_bytes=1", 400),
     ],
 )  # fmt: skip
 def test_bitstreams_that_are_not_there(api, path, status):

@@ -56,4 +56,4 @@ def test_impossible_parameters_are_refused(api, query):
 def test_the_client_reads_all_pages(used, client, monkeypatch):
     monkeypatch.setattr("fpga_pool.client.api._PAGE", 1)
     assert [one.function for one in client.usage(start=0.0, end=172800.0)] == ["aes", "sha256"]
-    assert {(one.begin_at, one.end_at) for one in client.usage("all", end=172800.0)} == {(86400.0, 172800.0)}
+    assert {(one.begin_at, one.end_at) for one in client.usage(project_id="all", end=172800.0)} == {(86400.0, 172800.0)}

@@ -134,13 +134,13 @@ def test_events_of_all_objects_are_listed_with_these(run, client):
 def test_bitstreams_are_listed_and_shown_by_name(run):
     rows = run("bitstream", "list", "-f", "json").json
     assert [(row["function"], row["kind"], row["verified"]) for row in rows] == [
-        ("sha256", "small", True),
         ("sha256", "large", False),
+        ("sha256", "small", True),
     ]
     assert len(run("bitstream", "list", "--kind", "small", "--function", "sha256", "-f", "json").json) == 1
     assert max(map(len, run("bitstream", "list").out.splitlines())) <= 80
-    shown = run("bitstream", "show", rows[1]["name"], "--host", "node-2", "-f", "json").json
-    assert (shown["uuid"], shown["host"], shown["reason"]) == (rows[1]["uuid"], "node-2", "not in the library")
+    shown = run("bitstream", "show", rows[0]["name"], "--host", "node-2", "-f", "json").json
+    assert (shown["uuid"], shown["host"], shown["reason"]) == (rows[0]["uuid"], "node-2", "not in the library")
     assert run("bitstream", "show", "x").err == ("fpga-pool: no bitstream 'x'; `fpga-pool bitstream list` shows all\n")
     assert run("bitstream", "list", "--host", "node-9").status == 1
 
@@ -399,9 +399,9 @@ def test_an_error_of_the_system_is_one_line(run, monkeypatch):
 def test_services_are_listed(run):
     rows = run("service", "list", "-f", "json").json
     assert [(row["kind"], row["name"], row["state"]) for row in rows] == [
-        ("scheduler", "test", "up"),
         ("agent", "node-1", "up"),
         ("agent", "node-2", "up"),
+        ("scheduler", "test", "up"),
     ]
 
 
