@@ -82,7 +82,7 @@ CATALOGUE_OPERATIONS = (
               summary="Show how well the time models fit, of one function or of all.",
               handle=_calibration, answer={"calibration": [Calibration], **LINKS}),
     Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
-              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo], **LINKS},
+              handle=_bitstreams, answer={"bitstreams": [BitstreamInfo], **LINKS}, errors=(404,),
               summary="List the bitstreams of the catalogue for the boards of the pool, as a host has them."),
     Operation(method="GET", path="/v1/bitstreams/<uuid>", name="show_bitstream", persona=CATALOGUE, noun="bitstream",
               query=LibraryQuery, handle=_show_bitstream, answer={"bitstream": BitstreamInfo},

@@ -5,10 +5,44 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
 
+from fpga_pool.api import versions
 from fpga_pool.api.operation import Operation
 from fpga_pool.api.operations import OPERATIONS
+from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.rest import rest_type
+
+_TEXT = {"type": "string"}
+#: Of a request: the id of the caller's own request.
+_SENT_ID = "X-OpenStack-Request-ID"
+#: Headers of answers.
+_HEADERS = {
+    HTTP_RESP_HEADER_REQUEST_ID: "Id of the request, in the log of the pool, too.",
+    versions.HEADER: "The microversion that was served.",
+    "Vary": "Headers of the request on which the answer depends.",
+    "ETag": "What the object is like now, for If-Match and If-None-Match.",
+    "Location": "URL of what was created.",
+    "Retry-After": "After how many seconds the request can be repeated.",
+    "WWW-Authenticate": "URL of the Keystone that gives tokens.",
+}
+_IN_EVERY = (HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Vary")
+#: What the answers mean that are the same for all operations.
+_MEANINGS = {
+    304: "The client has this answer: If-None-Match names it.",
+    400: "The request is invalid.",
+    401: "There is no valid token.",
+    403: "The policy, or the quota of the project, does not allow it.",
+    404: "There is no such object, or it is of another project.",
+    406: "There is no such microversion.",
+    409: "The object exists already, or its state does not allow it.",
+    412: "The object has changed since the answer that If-Match names.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    429: "The project sends too many requests.",
+    503: "The pool does not answer; the request can be repeated.",
+    507: "The disk of the database is full; nothing was stored.",
+}
 
 
 class Error(msgspec.Struct):
@@ -44,17 +78,15 @@ def openapi() -> dict[str, Any]:
             "summary": one.summary,
             "parameters": _parameters(one),
             "responses": {
-                str(one.status): {"description": one.summary, "content": _content(schema_of[answers[one.name]])},
-                "default": {"description": "An error.", "content": _content(schema_of[ErrorAnswer])},
+                str(one.status): {
+                    "description": one.summary,
+                    "headers": _headers(one),
+                    "content": _content(schema_of[answers[one.name]]),
+                },
+                **({"304": _reference("responses", 304)} if one.has_tag and one.method == "GET" else {}),
+                **{str(status): _reference("responses", status) for status in _errors(one)},
             },
         }
-        if one.has_tag:
-            described["responses"]["200"]["headers"] = {"ETag": {"schema": {"type": "string"}}}
-        if one.has_tag and one.method == "GET":
-            described["responses"]["304"] = {"description": "The client has this answer: If-None-Match names it."}
-        if one.is_conditional:
-            changed = "The object has changed since the answer that If-Match names."
-            described["responses"]["412"] = {"description": changed, "content": _content(schema_of[ErrorAnswer])}
         if one.name in bodies:
             described["requestBody"] = {"required": True, "content": _content(schema_of[bodies[one.name]])}
         path = re.sub(r"<(\w+)>", r"{\1}", one.path)
@@ -63,7 +95,20 @@ def openapi() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "fpga_pool", "version": "v1.0"},
         "paths": paths,
-        "components": {"schemas": components},
+        "security": [{"token": []}],
+        "components": {
+            "schemas": components,
+            "responses": _responses(_content(schema_of[ErrorAnswer])),
+            "headers": {name: _header(text, required=name in _IN_EVERY) for name, text in _HEADERS.items()},
+            "securitySchemes": {
+                "token": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-Auth-Token",
+                    "description": "Token of Keystone; an embedded pool needs none.",
+                }
+            },
+        },
     }
     found: dict[str, Any] = _of_json_schema(document)
     return found
@@ -88,15 +133,55 @@ def _shown(cls: Any) -> Any:
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
     found = []
     for name in re.findall(r"<(\w+)>", operation.path):
-        schema = {"type": "string"} | ({"format": "uuid"} if name == "uuid" else {})
+        schema = _TEXT | ({"format": "uuid"} if name == "uuid" else {})
+        schema = msgspec.json.schema(ProjectId) if operation.noun == "project" else schema
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
     condition = "If-Match" if operation.is_conditional else "If-None-Match" if operation.has_tag else ""
-    if condition:
-        found.append({"name": condition, "in": "header", "required": False, "schema": {"type": "string"}})
+    in_headers = {versions.HEADER: {"type": "string", "enum": versions.names()}, _SENT_ID: _TEXT}
+    in_headers |= {condition: _TEXT} if condition else {}
+    found += [{"name": name, "in": "header", "required": False, "schema": one} for name, one in in_headers.items()]
     schemas, components = msgspec.json.schema_components([operation.query], ref_template="{name}")
     for name, schema in components[schemas[0]["$ref"]].get("properties", {}).items():
         found.append({"name": name, "in": "query", "required": False, "schema": schema})
     return found
+
+
+def _errors(operation: Operation) -> list[int]:
+    """Return the errors that an operation may answer with, those of what is wrong in the pool itself left out."""
+    found = {400, 401, 403, 406, 429, 503, *operation.errors}
+    if operation.noun not in ("", "project"):  # a project that the pool does not know has the default quota
+        found.add(404)
+    if operation.body is not None:
+        found |= {413, 415}
+    if operation.method != "GET":
+        found |= {409, 507}
+    if operation.is_conditional:
+        found.add(412)
+    return sorted(found)
+
+
+def _headers(operation: Operation) -> dict[str, Any]:
+    """Return the headers of an answer that is no error."""
+    names = [*_IN_EVERY, *(["ETag"] if operation.has_tag else []), *(["Location"] if operation.status == 201 else [])]
+    return {name: _reference("headers", name) for name in names}
+
+
+def _responses(content: dict[str, Any]) -> dict[str, Any]:
+    """Return by status the answers that are the same for all operations."""
+    found = {}
+    for status, text in _MEANINGS.items():
+        more = {401: ["WWW-Authenticate"], 304: ["ETag"], 429: ["Retry-After"]}.get(status, [])
+        headers = {name: _reference("headers", name) for name in (*_IN_EVERY, *more)}
+        found[str(status)] = {"description": text, "headers": headers} | ({} if status == 304 else {"content": content})
+    return found
+
+
+def _header(text: str, *, required: bool) -> dict[str, Any]:
+    return {"description": text, "required": required, "schema": _TEXT}
+
+
+def _reference(kind: str, name: object) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
 
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: What the uuid, or the name, in the path names.
     noun: str = ""
+    #: Errors besides those that its kind, its path and its body make possible.
+    errors: tuple[int, ...] = ()
     #: The field of the answer that holds what was created; "" = it is the answer.
     created: str = ""
 

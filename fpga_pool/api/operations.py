@@ -136,13 +136,15 @@ def _family(
     )  # fmt: skip
 
 
-def _plan(noun: str, path: str, wanted: type, planned: type, request_of: Callable[[Call], Any]) -> Operation:
+def _plan(
+    noun: str, path: str, wanted: type, planned: type, request_of: Callable[[Call], Any], **options: Any
+) -> Operation:
     """Return how a dry run of a thing of a kind is made: who may create it may also ask for that."""
     return Operation(method="POST", path=path, name=f"plan_{noun}",
                      persona=Persona(f"rule:fpga_pool:create_{noun}", (PROJECT,)), body=wanted,
                      handle=lambda call: getattr(scheduler(), f"plan_{noun}")(request_of(call)),
                      summary=f"Plan a {noun} as if it was created now; nothing is stored.",
-                     answer={"plan": planned})  # fmt: skip
+                     answer={"plan": planned}, **options)  # fmt: skip
 
 
 def _create_batch(call: Call) -> Any:
@@ -318,7 +320,7 @@ _BATCH = "/v1/batches/<uuid>"
 OPERATIONS = (
     *_family("batch", "batches", Batch, BatchDetail, BatchRequest, _create_batch, BatchState,
              BatchQuery, detail="batch_detail",
-             creation={"query": NewBatchQuery, "answer": JobList, "created": "batch",
+             creation={"query": NewBatchQuery, "answer": JobList, "created": "batch", "errors": (404,),
                        "headers": {"Cache-Control": "no-store"}}),
     Operation(method="PATCH", path=_BATCH, name="change_batch", persona=MEMBER, noun="batch", body=BatchChange,
               handle=_change_batch, answer={"batch": Batch},
@@ -333,7 +335,7 @@ OPERATIONS = (
     Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
               handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
               summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
-    _plan("batch", "/v1/plans", BatchRequest, PlannedBatch, _batch_request),
+    _plan("batch", "/v1/plans", BatchRequest, PlannedBatch, _batch_request, errors=(404,)),
     *(_plan(noun, f"/v1/plans/{noun}s", wanted, planned, partial(requested, wanted)) for noun, wanted, planned in (
         ("gang", GangRequest, PlannedGang),
         ("pipeline", PipelineRequest, PlannedPipeline),

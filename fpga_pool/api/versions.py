@@ -10,12 +10,18 @@ from fpga_pool.model.exceptions import InvalidInput, UnsupportedVersion
 
 #: Name of the service in Keystone's catalogue and in the header of microversions.
 SERVICE_TYPE = "fpga"
-HEADER = microversion_parse.STANDARD_HEADER
+HEADER = "OpenStack-API-Version"
 _VARIABLE = variable_of(HEADER)
 
 #: The first and the newest microversion.
 OLDEST = microversion_parse.Version(1, 0)
 NEWEST = microversion_parse.Version(1, 0)
+
+
+def names() -> list[str]:
+    """Return what the header of microversions may say of this service."""
+    minors = range(OLDEST.minor, NEWEST.minor + 1)
+    return [*(f"{SERVICE_TYPE} {OLDEST.major}.{minor}" for minor in minors), f"{SERVICE_TYPE} latest"]
 
 
 def choose_version() -> None:
@@ -27,6 +33,8 @@ def choose_version() -> None:
     try:
         text = microversion_parse.get_version(headers, service_type=SERVICE_TYPE)
         if not text:
+            # One of another service is not meant for this one; without the name of a service it would be for nobody.
+            _require_services(headers[_VARIABLE])
             return
         wanted = NEWEST if text == "latest" else microversion_parse.parse_version_string(text)
     except (TypeError, ValueError):
@@ -34,6 +42,11 @@ def choose_version() -> None:
     if not OLDEST <= wanted <= NEWEST:
         raise UnsupportedVersion(f"{HEADER}: version {wanted} is not supported; expected {OLDEST} to {NEWEST}")
     g.microversion = wanted
+
+
+def _require_services(text: str) -> None:
+    if any(len(one.split()) == 1 for one in text.split(",")):
+        raise ValueError(text)
 
 
 def state_version(response: Response) -> None:

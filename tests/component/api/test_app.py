@@ -54,7 +54,9 @@ def test_answers_say_which_microversion_they_have(api, wanted):
     assert "OpenStack-API-Version" in answer.vary
 
 
-@pytest.mark.parametrize(("wanted", "status"), [("fpga 1.1", 406), ("fpga 0.9", 406), ("fpga new", 400)])
+@pytest.mark.parametrize(
+    ("wanted", "status"), [("fpga 1.1", 406), ("fpga 0.9", 406), ("fpga new", 400), ("1.0", 400), ("fpga", 400)]
+)
 def test_a_microversion_that_is_not_there_is_refused(api, wanted, status):
     answer = api.get("/v1/functions", headers={"OpenStack-API-Version": wanted})
     assert answer.status_code == status

@@ -44,6 +44,50 @@ def test_every_route_is_described(api, document):
     assert document["openapi"] == "3.1.0"
 
 
+def followed(document, found):
+    """Return what a reference leads to, or what is there itself."""
+    *_, kind, name = found.get("$ref", "//").split("/")
+    return document["components"][kind][name] if name else found
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "statuses"),
+    [
+        ("/v1/services", "get", {200, 400, 401, 403, 406, 429, 503}),
+        ("/v1/batches", "post", {201, 400, 401, 403, 404, 406, 409, 413, 415, 429, 503, 507}),
+        ("/v1/batches/{uuid}", "get", {200, 304, 400, 401, 403, 404, 406, 429, 503}),
+        ("/v1/batches/{uuid}", "delete", {202, 400, 401, 403, 404, 406, 409, 412, 429, 503, 507}),
+        ("/v1/quotas/{name}", "put", {200, 400, 401, 403, 406, 409, 412, 413, 415, 429, 503, 507}),
+    ],
+)
+def test_an_operation_has_the_statuses_that_it_can_answer_with(document, path, method, statuses):
+    assert {int(status) for status in document["paths"][path][method]["responses"]} == statuses
+
+
+def test_every_error_has_a_schema_and_every_answer_the_headers_of_all(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, found in operation["responses"].items():
+                response = followed(document, found)
+                headers = {name for name, one in response["headers"].items() if followed(document, one)["required"]}
+                assert headers == {"x-openstack-request-id", "OpenStack-API-Version", "Vary"}, (path, method, status)
+                if int(status) >= 400:
+                    schema = response["content"]["application/json"]["schema"]
+                    assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}
+
+
+def test_the_token_and_the_microversion_are_parameters(api, document):
+    assert document["security"] == [{"token": []}]
+    assert document["components"]["securitySchemes"]["token"]["name"] == "X-Auth-Token"
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            by_name = {one["name"]: one for one in operation["parameters"]}
+            assert by_name["OpenStack-API-Version"]["schema"]["enum"] == ["fpga 1.0", "fpga latest"]
+            assert "X-OpenStack-Request-ID" in by_name
+    for named in ("fpga 1.0", "fpga latest"):
+        assert api.get("/v1/pool", headers={"OpenStack-API-Version": named}).status_code == 200
+
+
 def test_answers_fit_their_schemas(api, pool, document):
     batch = api.post("/v1/batches", json={"jobs": [JOB]}).json["batch"]["uuid"]
     gang = api.post("/v1/gangs", json={"processes": 1, "runtime_s": 60, "cpu_usage": 0.5}).json["gang"]["uuid"]
