@@ -350,6 +350,10 @@ class PoolApi(DryRuns):
         """Return all hosts (those that `filters` fit), by name."""
         return self._list(Host, "hosts", limit, filters)
 
+    def host(self, name: str) -> Host:
+        """Return one host, with its history."""
+        return read(Host, self._http.call("GET", f"/v1/hosts/{segment(name)}"), "host")
+
     def known_hosts(self, names: Collection[str]) -> Mapping[str, Host]:
         """Return hosts by name as they were listed last, unless one of `names` was missing: addresses may be old."""
         if not self._hosts.keys() >= set(names):

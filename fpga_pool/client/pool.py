@@ -159,6 +159,11 @@ class Client(PoolApi):
         """
         return self._list(BitstreamInfo, "bitstreams", limit, {"host": host, **filters})
 
+    def bitstream(self, uuid: str, host: str | None = None) -> BitstreamInfo:
+        """Return one bitstream of the catalogue as a host has it; see `bitstreams`."""
+        answer = self._http.call("GET", f"/v1/bitstreams/{segment(uuid)}", params={"host": host})
+        return read(BitstreamInfo, answer, "bitstream")
+
     def create_design(
         self, manifest: Mapping[str, object], bitstream: bytes, signature: bytes = b"", uuid: str | None = None
     ) -> Design:

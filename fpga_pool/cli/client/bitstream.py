@@ -2,7 +2,7 @@
 
 import argparse
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from fpga_pool.cli.client.base import (
     PoolLister,
     PoolShowOne,
     Several,
+    uuid_of,
 )
-from fpga_pool.cli.client.columns import Columns, One, Row, single
+from fpga_pool.cli.client.columns import Columns, One, single
 from fpga_pool.cli.files import content_of
 from fpga_pool.client import Client
-from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects.bitstreams import BitstreamInfo, Design, DesignManifest
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest
 
 _COLUMNS = (
     "name", "function", "version", "board", "kind", "host", "verified", "reason", "signer", "sha256", "size_bytes",
@@ -65,16 +66,10 @@ class Show(PoolShowOne):
         _add_host(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        wanted = parsed_args.bitstream
-        for one in self.client.bitstreams(host=parsed_args.host):
-            if wanted in (one.name, one.uuid):
-                return _COLUMNS, _row(one)
-        raise NotFound(f"no bitstream {wanted!r}; `fpga-pool bitstream list` shows all")
-
-
-def _row(one: BitstreamInfo) -> Row:
-    return tuple(getattr(one, name) for name in _COLUMNS)
+    def take_action(self, parsed_args: argparse.Namespace) -> One:
+        host = parsed_args.host
+        uuid = uuid_of("bitstream", self.client.bitstreams(host=host), parsed_args.bitstream)
+        return single(self.client.bitstream(uuid, host), _COLUMNS)
 
 
 # ---- Designs: functions that tenants submit, and what operators decide on them

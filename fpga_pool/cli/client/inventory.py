@@ -128,9 +128,10 @@ class ShowHost(PoolShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
         """Ask and show; without counters where there are none, as of a lost host, or they are not for the caller."""
-        found = next((host for host in self.client.hosts() if host.name == parsed_args.host), None)
-        if found is None:
-            raise NotFound(f"no host {parsed_args.host!r}; `fpga-pool host list` shows all")
+        try:
+            found = self.client.host(parsed_args.host)
+        except NotFound as error:
+            raise NotFound(f"{error}; `fpga-pool host list` shows all") from None
         try:
             load = self.client.counters(parsed_args.host)
         except Forbidden:
