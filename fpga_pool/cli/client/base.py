@@ -143,6 +143,8 @@ class Pages(PoolLister):
     #: Field by which the list is sorted, how without `--sort`, and how many rows there are without `--limit`.
     SORT, ORDER = "name", "asc"
     LIMIT: int | None = None
+    #: What names a row to begin after.
+    MARKER = "ID"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -170,7 +172,8 @@ class Pages(PoolLister):
             metavar="N",
             help=f"maximum number of rows (default: {self.LIMIT or 'all'})",
         )
-        parser.add_argument("--marker", metavar="ID", help="begin after this one, the last row of an earlier list")
+        text = "begin after this one, the last row of an earlier list"
+        parser.add_argument("--marker", metavar=self.MARKER, help=text)
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         since = ["since"] if self.SINCE else []

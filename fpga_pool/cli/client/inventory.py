@@ -67,7 +67,7 @@ class Calibrate(Pages, LongLister):
     """
 
     SHORT = ("function", "board", "runs", "mean_relative_error", "worst_relative_error")
-    ASK, SORT = Client.calibration, "function"
+    ASK, SORT, MARKER = Client.calibration, "function", "FUNCTION/BOARD"
     COLUMNS = (
         *("function", "board", "runs"),
         *_numbers("catalogue_a_s", "catalogue_b_s_per_byte", "fitted_a_s", "fitted_b_s_per_byte"),
@@ -147,7 +147,7 @@ class ListFlows(Pages, LongLister):
     """
 
     SHORT = ("name", "function", "host", "planned_bps", "measured_bps")
-    ASK, SORT = Client.flows, "requester"
+    ASK, SORT, MARKER = Client.flows, "requester", "REQUESTER/HOST/JOB"
     COLUMNS = ("name", "function", "requester", "host", "input_bytes", "planned_bps", "measured_bps", "job")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -164,7 +164,7 @@ class ListServices(Pages):
     Example: fpga-pool service list -f json
     """
 
-    ASK, SORT = Client.services, "kind"
+    ASK, SORT, MARKER = Client.services, "kind", "KIND/NAME"
     COLUMNS = ("kind", "name", ("state", lambda one: "up" if one.up else "down"), "heard_at", "shards")
 
 

@@ -88,7 +88,7 @@ class ShowUsage(Pages, LongLister):
     """
 
     SHORT: Sequence[str] = ("function", "jobs", "loads", "slot_s", "vcpu_s", "instance_slot_s")
-    ASK, SORT = Client.usage, "project_id"
+    ASK, SORT, MARKER = Client.usage, "project_id", "PROJECT/FUNCTION"
     COLUMNS = (
         *("project_id", "function", "begin_at", "end_at", "jobs", "loads", "slot_s", "cpu_s", "vcpu_s"),
         *("instance_slot_s", "input_bytes", "result_bytes"),

@@ -403,6 +403,10 @@ def test_services_are_listed(run):
         ("agent", "node-2", "up"),
         ("scheduler", "test", "up"),
     ]
+    after = run("service", "list", "--marker", "agent/node-1", "--limit", "1", "-f", "json").json
+    assert [row["name"] for row in after] == ["node-2"]
+    last = run("service", "list", "--sort", "kind:desc", "--limit", "1", "-f", "json").json
+    assert [row["name"] for row in last] == ["test"]
 
 
 def test_the_authorities_of_a_pool_that_speaks_https_are_named(run, pool, serve, certificate):

@@ -185,6 +185,15 @@ def test_every_operation_is_requested_by_one_method_of_the_client(url, reached):
     assert found == {operation: {operation} for operation in METHODS}
 
 
+LISTS = {command for command in (" ".join(words.split()[:2]) for words in COMMANDS.values()) if "list" in command}
+
+
+@pytest.mark.parametrize("command", [*sorted(LISTS), "function calibrate", "usage show"])
+def test_a_command_that_lists_has_the_options_of_pages(commands, command):
+    help_text = commands.find_command(command.split())[0](None, None).get_parser("").format_help()
+    assert [option for option in ("--limit", "--marker", "--sort") if option not in help_text] == []
+
+
 def test_every_operation_is_requested_by_a_command(run, url, reached, tmp_path, pool):
     files = {name: tmp_path / name.lower() for name in ("FILE", "PIPELINE", "MANIFEST", "NEW")}
     files["FILE"].write_bytes(b"12345")

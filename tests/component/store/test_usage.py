@@ -55,15 +55,17 @@ def test_a_job_counts_in_the_period_in_which_its_computation_ended_and_in_no_oth
     assert [rows[0][2] if rows else 0 for rows in periods] == [0, 1, 1]
 
 
-def test_pages_have_each_row_once(store, ran):
+@pytest.mark.parametrize("descending", [False, True])
+def test_pages_have_each_row_once(store, ran, descending):
     for project in ("a", "b"):
         for function in ("aes", "dnn", "sha256"):
             ran(project, function, 10.0, 0.5)
     rows, after = [], None
-    while page := found(store, after=after, limit=2):
+    while page := found(store, after=after, limit=2, descending=descending):
         rows += page
         after = page[-1][:2]
-    assert [row[:2] for row in rows] == [(project, name) for project in "ab" for name in ("aes", "dnn", "sha256")]
+    all_of = [(project, name) for project in "ab" for name in ("aes", "dnn", "sha256")]
+    assert [row[:2] for row in rows] == (all_of[::-1] if descending else all_of)
 
 
 def test_seconds_on_slots_are_worth_the_speedup_of_their_function(store, ran):
