@@ -16,6 +16,7 @@ from fpga_pool.model.fields import (
     Port,
     Priority,
     ReportedMoment,
+    Rest,
     Sha256,
     Text,
     Uuid,
@@ -181,8 +182,8 @@ class JobList:
     batch: Batch | None
     #: For small inputs of a new batch.
     tickets: tuple[Ticket, ...]
-    #: To the next page, where a page was asked for.
-    links: tuple[dict[str, str], ...] = ()
+    #: To the next page; left out where a new batch is answered.
+    links: Annotated[tuple[dict[str, str], ...], Rest.DETAIL] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
