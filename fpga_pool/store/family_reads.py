@@ -3,22 +3,68 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Result, Select, exists, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Result, Select, bindparam, exists, or_, select, union_all
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import EventPage, Page
-from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import Batch, Host, Job, Run
-from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store import statements
-from fpga_pool.store.statements import all_of, beyond
-from fpga_pool.store.tables import JOBS, PLACES, RUNS, called, table
+from fpga_pool.store.statements import all_of, beyond, scoped
+from fpga_pool.store.tables import GANGS, JOBS, MIGRATIONS, PLACES, PROCESSES, PROCESSORS, RUNS, TASKS, called, table
 
 ValueT = TypeVar("ValueT")
+
+# ---- Gangs and tasks
+
+#: Those that have not ended, in order of arrival.
+_OPEN_GANGS = scoped(
+    all_of(Gang)
+    .where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS))
+    .order_by(GANGS.c.created_at, GANGS.c.uuid),
+    GANGS.c.shard,
+)
+_OPEN_TASKS = scoped(
+    all_of(Task)
+    .where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS))
+    .order_by(TASKS.c.created_at, TASKS.c.uuid),
+    TASKS.c.shard,
+)
+#: The last `most` gangs of `user` that are done, newest first.
+_DONE_GANGS = (
+    all_of(Gang)
+    .where(GANGS.c.user_id == bindparam("user"), GANGS.c.ran_s.is_not(None))
+    .order_by(GANGS.c.ended_at.desc(), GANGS.c.created_at.desc(), GANGS.c.uuid.desc())
+    .limit(bindparam("most"))
+)
+#: By name: all processors, and those of `host`.
+_ALL_PROCESSORS = scoped(all_of(Processor).order_by(PROCESSORS.c.name), PROCESSORS.c.shard)
+_PROCESSORS_OF_HOST = scoped(_ALL_PROCESSORS.of_pool.where(PROCESSORS.c.host == bindparam("host")), PROCESSORS.c.shard)
+_IN_ORDER = (
+    all_of(Process)
+    .where(PROCESSES.c.state.in_(LIVE_PROCESSES))
+    .order_by(PROCESSES.c.gang_uuid, PROCESSES.c.attempt, PROCESSES.c.index)
+)
+_OF_GANG, _ON_HOST = PROCESSES.c.gang_uuid == bindparam("gang"), PROCESSES.c.host == bindparam("host")
+#: The processes that have a place; whether of `gang`, and whether on `host`.
+_LIVE = {
+    (of_gang, on_host): scoped(
+        _IN_ORDER.where(*([_OF_GANG] if of_gang else []), *([_ON_HOST] if on_host else [])), PROCESSES.c.shard
+    )
+    for of_gang in (False, True)
+    for on_host in (False, True)
+}
+#: The migrations of `gang`, oldest first.
+_MIGRATIONS_OF_GANG = (
+    all_of(Migration).where(MIGRATIONS.c.gang_uuid == bindparam("gang")).order_by(MIGRATIONS.c.attempt)
+)
+
+# ---- Reads
 
 
 class _Asks(Protocol):
@@ -75,31 +121,31 @@ class FamilyReads:
         return self._one(Processor, name)
 
     def processors(self: _Asks, host: str | None = None) -> Sequence[Processor]:
-        asked = statements.ALL_PROCESSORS if host is None else statements.PROCESSORS_OF_HOST
+        asked = _ALL_PROCESSORS if host is None else _PROCESSORS_OF_HOST
         return self._all(Processor, asked, {"host": host})
 
     def gang(self: _Asks, uuid: str) -> Gang:
         return self._one(Gang, uuid)
 
     def open_gangs(self: _Asks) -> Sequence[Gang]:
-        return self._all(Gang, statements.OPEN_GANGS)
+        return self._all(Gang, _OPEN_GANGS)
 
     def gang_run_times(self: _Asks, user_id: str, most: int) -> Sequence[float]:
-        newest = self._all(Gang, statements.DONE_GANGS, {"user": user_id, "most": most})
+        newest = self._all(Gang, _DONE_GANGS, {"user": user_id, "most": most})
         return [gang.ran_s for gang in reversed(newest) if gang.ran_s is not None]
 
     def process(self: _Asks, uuid: str) -> Process:
         return self._one(Process, uuid)
 
     def processes(self: _Asks, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
-        asked = statements.LIVE[gang is not None, host is not None]
+        asked = _LIVE[gang is not None, host is not None]
         return self._all(Process, asked, {"gang": gang, "host": host})
 
     def migration(self: _Asks, uuid: str) -> Migration:
         return self._one(Migration, uuid)
 
     def migrations(self: _Asks, gang_uuid: str) -> Sequence[Migration]:
-        return self._all(Migration, statements.MIGRATIONS_OF_GANG, {"gang": gang_uuid})
+        return self._all(Migration, _MIGRATIONS_OF_GANG, {"gang": gang_uuid})
 
     def servers(self: _Asks, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
         if host is not None:
@@ -110,7 +156,7 @@ class FamilyReads:
         return self._one(Task, uuid)
 
     def open_tasks(self: _Asks) -> Sequence[Task]:
-        return self._all(Task, statements.OPEN_TASKS)
+        return self._all(Task, _OPEN_TASKS)
 
     def runs(self: _Asks, function: str, *, newest: int) -> dict[str, Runs]:
         """Return the newest runs of a function by board, newest first."""

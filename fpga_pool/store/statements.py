@@ -29,27 +29,20 @@ from sqlalchemy import (
 
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
-from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Slot
-from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.store.tables import (
     BATCHES,
     COMMANDS,
     DESIGNS,
     ENROLMENTS,
-    GANGS,
     HOSTS,
     JOBS,
     LEASES,
-    MIGRATIONS,
     PLACES,
-    PROCESSES,
-    PROCESSORS,
     SERVERS,
     SHARDS,
     SLOTS,
-    TASKS,
     TIME_MODELS,
     columns,
     table,
@@ -63,7 +56,8 @@ class Scoped(NamedTuple):
     of_pool: Select[Any]
 
 
-def _scoped(query: Select[Any], shard: ColumnElement[str]) -> Scoped:
+def scoped(query: Select[Any], shard: ColumnElement[str]) -> Scoped:
+    """Return a query on shards, whose name is in a column."""
     return Scoped(query.where(shard == bindparam("scope")), query)
 
 
@@ -152,8 +146,8 @@ _ACTIVE = JOBS.c.state.in_(ACTIVE_JOBS)
 _IN_ORDER = all_of(Job).where(_ACTIVE).order_by(JOBS.c.slot, JOBS.c.order, JOBS.c.uuid)
 #: The jobs in a state of ACTIVE_JOBS; those whose column of this name is `place`.
 ACTIVE = {
-    "": _scoped(_IN_ORDER, JOBS.c.shard),
-    **{on: _scoped(_IN_ORDER.where(JOBS.c[on] == bindparam("place")), JOBS.c.shard) for on in ("slot", "host", "flow")},
+    "": scoped(_IN_ORDER, JOBS.c.shard),
+    **{on: scoped(_IN_ORDER.where(JOBS.c[on] == bindparam("place")), JOBS.c.shard) for on in ("slot", "host", "flow")},
 }
 #: The jobs in state RESULT_HELD on `host`, oldest first.
 HELD_RESULTS = (
@@ -163,22 +157,22 @@ HELD_RESULTS = (
 )
 _PENDING = all_of(Job).where(JOBS.c.state == JobState.PENDING)
 #: Those with at least `attempts` attempts that count, and those of `batch`, by index.
-EXHAUSTED_JOBS = _scoped(
+EXHAUSTED_JOBS = scoped(
     _PENDING.where(JOBS.c.attempt - JOBS.c.excused >= bindparam("attempts")).order_by(JOBS.c.uuid), JOBS.c.shard
 )
 PENDING_FUNCTIONS = (
     select(JOBS.c.function).where(JOBS.c.batch_uuid == bindparam("batch"), JOBS.c.state == JobState.PENDING).distinct()
 )
-PENDING_JOBS = _scoped(_PENDING.where(_among(JOBS.c.batch_uuid, "batches")), JOBS.c.shard)
+PENDING_JOBS = scoped(_PENDING.where(_among(JOBS.c.batch_uuid, "batches")), JOBS.c.shard)
 _WAITING = all_of(Job).where(JOBS.c.state == JobState.WAITING_INPUT).order_by(JOBS.c.uuid)
 #: Those whose planned transfer was over before `due_before`, with inputs of more than `above_bytes`; those whose is not
 #: over by `due_after`; those whose inputs do not move as planned.
-OVERDUE_INPUTS = _scoped(
+OVERDUE_INPUTS = scoped(
     _WAITING.where(JOBS.c.input_due_at < bindparam("due_before"), JOBS.c.input_bytes > bindparam("above_bytes")),
     JOBS.c.shard,
 )
-INPUTS_DUE = _scoped(_WAITING.where(JOBS.c.input_due_at > bindparam("due_after")), JOBS.c.shard)
-ASTRAY = _scoped(_WAITING.where(JOBS.c.moved_bytes.is_not(None)), JOBS.c.shard)
+INPUTS_DUE = scoped(_WAITING.where(JOBS.c.input_due_at > bindparam("due_after")), JOBS.c.shard)
+ASTRAY = scoped(_WAITING.where(JOBS.c.moved_bytes.is_not(None)), JOBS.c.shard)
 #: Uuid and generation of the jobs whose uuids are among `keys`.
 JOB_GENERATIONS = select(JOBS.c.uuid, JOBS.c.generation).where(_among(JOBS.c.uuid, "keys"))
 #: Those of `slots` that have a job in one of `states`.
@@ -190,7 +184,7 @@ _ENDS_AT = _DISPATCHED_AT + func.coalesce(JOBS.c.end_s, 0.0)
 PLANNED_END = select(func.max(_ENDS_AT)).where(JOBS.c.batch_uuid == bindparam("batch"), _ACTIVE)
 _INPUT_DUE_AT = case((JOBS.c.state == JobState.WAITING_INPUT, JOBS.c.input_due_at), else_=0.0)
 #: Slot, end, end of the transfers and last order of the active jobs of each slot.
-BACKLOGS = _scoped(
+BACKLOGS = scoped(
     select(JOBS.c.slot, func.max(_ENDS_AT), func.max(_INPUT_DUE_AT), func.max(JOBS.c.order))
     .where(_ACTIVE)
     .group_by(JOBS.c.slot)
@@ -201,14 +195,14 @@ _NEXT_AT = _DISPATCHED_AT + func.coalesce(
     case((JOBS.c.state == JobState.RUNNING, JOBS.c.end_s), else_=JOBS.c.start_s), 0.0
 )
 #: Uuid and time of the active jobs that were to have begun, or ended, before `due_before`.
-OVERDUE = _scoped(select(JOBS.c.uuid, _NEXT_AT).where(_ACTIVE, bindparam("due_before") > _NEXT_AT), JOBS.c.shard)
+OVERDUE = scoped(select(JOBS.c.uuid, _NEXT_AT).where(_ACTIVE, bindparam("due_before") > _NEXT_AT), JOBS.c.shard)
 
 _OF_BATCHES = JOBS.join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
 _AGE, _RANK = (BATCHES.c.created_at, BATCHES.c.uuid), (BATCHES.c.priority, BATCHES.c.deadline_at)
 _ASKED = BATCHES.c.policy, JOBS.c.function
 #: Age, uuid, policy and one function of each batch that is not withheld and has such a job in state PENDING; and how
 #: many such jobs there are, and the bytes of their largest input.
-PENDING_BATCHES = _scoped(
+PENDING_BATCHES = scoped(
     select(*_AGE, *_ASKED, func.count(), func.max(JOBS.c.input_bytes))
     .select_from(_OF_BATCHES)
     .where(JOBS.c.state == JobState.PENDING, BATCHES.c.held.is_(False), BATCHES.c.waits.is_(False))
@@ -225,7 +219,7 @@ WAITING_BATCHES = (
 #: Uuid and state of the batches whose uuids are among `keys`.
 BATCH_STATES = select(BATCHES.c.uuid, BATCHES.c.state).where(_among(BATCHES.c.uuid, "keys"))
 #: The policies of batches with jobs that wait or are under way.
-POLICIES_AT_WORK = _scoped(
+POLICIES_AT_WORK = scoped(
     select(BATCHES.c.policy)
     .select_from(_OF_BATCHES)
     .where(JOBS.c.state.in_({JobState.PENDING, *ACTIVE_JOBS}))
@@ -233,7 +227,7 @@ POLICIES_AT_WORK = _scoped(
     JOBS.c.shard,
 )
 #: The `most` newest jobs of batches of one of `policies` that were created `since` then.
-NEWEST_JOBS = _scoped(
+NEWEST_JOBS = scoped(
     all_of(Job)
     .join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
     .where(_among(BATCHES.c.policy, "policies"), BATCHES.c.created_at >= bindparam("since"))
@@ -246,12 +240,12 @@ NEWEST_JOBS = _scoped(
 
 #: All hosts, by name; name, agent, start and last heartbeat of those that live.
 ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
-LIVING_HOSTS = _scoped(
+LIVING_HOSTS = scoped(
     select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
 )
 #: Names of those that are lost, and of those that live, and whose agents have no key any more.
 LOST_HOSTS = select(HOSTS.c.name).where(~HOSTS.c.alive)
-EXCLUDED_HOSTS = _scoped(
+EXCLUDED_HOSTS = scoped(
     select(HOSTS.c.name).where(
         HOSTS.c.alive, ~exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")
     ),
@@ -259,8 +253,8 @@ EXCLUDED_HOSTS = _scoped(
 )
 #: By name: all slots, and those of `host`.
 SLOT_COUNTS = select(SLOTS.c.board, SLOTS.c.kind, func.count()).group_by(SLOTS.c.board, SLOTS.c.kind)
-ALL_SLOTS = _scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)
-SLOTS_OF_HOST = _scoped(ALL_SLOTS.of_pool.where(SLOTS.c.host == bindparam("host")), SLOTS.c.shard)
+ALL_SLOTS = scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)
+SLOTS_OF_HOST = scoped(ALL_SLOTS.of_pool.where(SLOTS.c.host == bindparam("host")), SLOTS.c.shard)
 #: Servers by name: of `host`, and with `uuids`.
 SERVERS_OF_HOST = all_of(Server).where(SERVERS.c.host == bindparam("host")).order_by(SERVERS.c.name)
 SERVERS_NAMED = all_of(Server).where(_among(SERVERS.c.uuid, "uuids")).order_by(SERVERS.c.name)
@@ -269,8 +263,8 @@ LEASES_ON_SLOTS = all_of(Lease).where(_among(LEASES.c.held_slot, "keys"))
 _HELD = all_of(Lease).join(SLOTS, SLOTS.c.name == LEASES.c.held_slot)
 #: The leases in force: on the slots of `host`, of all, of the holders among `keys`.
 LEASES_ON_HOST = _HELD.where(SLOTS.c.host == bindparam("host")).order_by(LEASES.c.slot)
-HELD_LEASES = _scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
-LEASES_OF_HOLDERS = _scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
+HELD_LEASES = scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
+LEASES_OF_HOLDERS = scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
 #: Function, board and coefficients of the refitted time models.
 FITS = select(TIME_MODELS.c.function, TIME_MODELS.c.board, TIME_MODELS.c.a_s, TIME_MODELS.c.b_s_per_byte)
 REFITS = (
@@ -298,48 +292,6 @@ def designs(*, of_project: bool) -> Select[Any]:
         else found
     )
 
-
-# ---- Gangs and tasks
-
-#: Those that have not ended, in order of arrival.
-OPEN_GANGS = _scoped(
-    all_of(Gang)
-    .where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS))
-    .order_by(GANGS.c.created_at, GANGS.c.uuid),
-    GANGS.c.shard,
-)
-OPEN_TASKS = _scoped(
-    all_of(Task)
-    .where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS))
-    .order_by(TASKS.c.created_at, TASKS.c.uuid),
-    TASKS.c.shard,
-)
-#: The last `most` gangs of `user` that are done, newest first.
-DONE_GANGS = (
-    all_of(Gang)
-    .where(GANGS.c.user_id == bindparam("user"), GANGS.c.ran_s.is_not(None))
-    .order_by(GANGS.c.ended_at.desc(), GANGS.c.created_at.desc(), GANGS.c.uuid.desc())
-    .limit(bindparam("most"))
-)
-#: By name: all processors, and those of `host`.
-ALL_PROCESSORS = _scoped(all_of(Processor).order_by(PROCESSORS.c.name), PROCESSORS.c.shard)
-PROCESSORS_OF_HOST = _scoped(ALL_PROCESSORS.of_pool.where(PROCESSORS.c.host == bindparam("host")), PROCESSORS.c.shard)
-_LIVE = (
-    all_of(Process)
-    .where(PROCESSES.c.state.in_(LIVE_PROCESSES))
-    .order_by(PROCESSES.c.gang_uuid, PROCESSES.c.attempt, PROCESSES.c.index)
-)
-_OF_GANG, _ON_HOST = PROCESSES.c.gang_uuid == bindparam("gang"), PROCESSES.c.host == bindparam("host")
-#: The processes that have a place; whether of `gang`, and whether on `host`.
-LIVE = {
-    (of_gang, on_host): _scoped(
-        _LIVE.where(*([_OF_GANG] if of_gang else []), *([_ON_HOST] if on_host else [])), PROCESSES.c.shard
-    )
-    for of_gang in (False, True)
-    for on_host in (False, True)
-}
-#: The migrations of `gang`, oldest first.
-MIGRATIONS_OF_GANG = all_of(Migration).where(MIGRATIONS.c.gang_uuid == bindparam("gang")).order_by(MIGRATIONS.c.attempt)
 
 # ---- Sessions, the outbox, shards and schedulers
 

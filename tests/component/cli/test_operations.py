@@ -9,6 +9,7 @@ from fpga_pool.api.app import create_app
 from fpga_pool.api.http.server import ApiServer
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.client import Client
+from fpga_pool.client.inputs import Subtask
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.messages.requests import Receipt, TicketRequest
 from fpga_pool.model.messages.work import JobRequest, ShareRequest, SubtaskRequest
@@ -21,7 +22,7 @@ SUBTASK = SubtaskRequest(uuid=str(uuid.uuid4()), name="a", function="sha256", re
 SHARE = ShareRequest(uuid=str(uuid.uuid4()), requester="node-1", input_bytes=5)
 TICKET = TicketRequest(job=ONE, purpose="send", source_address="127.0.0.1", source_port=1)
 MANIFEST = {name: value for name, value in BODIES["create_design"].items() if name != "bitstream"}
-#: By operation: the method that requests it, with arguments; what is named need not exist.
+#: By operation: the method that requests it, with arguments, those by name last; what is named need not exist.
 METHODS = {
     "create_batch": ("create_batch", [JOB]),
     "list_batches": ("batches",),
@@ -32,6 +33,9 @@ METHODS = {
     "create_tickets": ("tickets", ONE, [TICKET]),
     "confirm_results": ("confirm", ONE, [Receipt(job=ONE, sha256="ab" * 32)]),
     "plan_batch": ("plan", [JOB]),
+    "plan_gang": ("dry_run_gang", 1, 60.0, 0.5),
+    "plan_pipeline": ("dry_run_pipeline", [Subtask("a", "sha256", b"12345", "node-1")]),
+    "plan_task": ("dry_run_task", "sha256", [b"12345"], {"requester": "node-1"}),
     "create_gang": ("create_gang", 1, 60.0, 0.5),
     "list_gangs": ("gangs",),
     "show_gang": ("gang", ONE),
@@ -57,8 +61,11 @@ METHODS = {
     "list_hosts": ("hosts",),
     "show_host": ("host", "node-1"),
     "list_processors": ("processors",),
+    "show_processor": ("processor", ONE),
+    "show_instance": ("instance", ONE),
     "list_counters": ("counters",),
     "list_services": ("services",),
+    "show_service": ("service", ONE),
     "show_pool": ("pool_counts",),
     "count_work": ("work_counts",),
     "list_flows": ("flows",),
@@ -78,9 +85,11 @@ METHODS = {
     "set_quota": ("set_quota", "demo", QuotaLimits(jobs=5)),
     "unset_quota": ("unset_quota", "demo"),
     "show_usage": ("usage",),
+    "purge_work": ("purge", 0.0),
     **{f"list_{noun}_events": ("events", nouns, ONE) for noun, nouns in (
         ("batch", "batches"), ("gang", "gangs"), ("pipeline", "pipelines"), ("task", "tasks"), ("job", "jobs"),
-        ("slot", "slots"), ("host", "hosts"), ("instance", "instances"), ("design", "designs"))},
+        ("slot", "slots"), ("host", "hosts"), ("instance", "instances"), ("design", "designs"),
+        ("card", "cards"), ("function", "functions"), ("quota", "quotas"))},
 }  # fmt: skip
 #: By operation: the command that requests it.
 COMMANDS = {
@@ -91,6 +100,9 @@ COMMANDS = {
     "change_batch": f"batch hold {ONE}",
     "list_batch_jobs": "batch show <batch>",
     "plan_batch": "plan create --function sha256 --requester node-1 FILE",
+    "plan_gang": "plan create gang --processes 1 --runtime 60",
+    "plan_pipeline": "plan create pipeline PIPELINE",
+    "plan_task": "plan create task --function none --requester node-1 FILE",
     "create_gang": "gang create --processes 1 --runtime 60",
     "list_gangs": "gang list",
     "show_gang": f"gang show {ONE}",
@@ -116,8 +128,11 @@ COMMANDS = {
     "list_hosts": "host list",
     "show_host": "host show node-1",
     "list_processors": "processor list",
+    "show_processor": "processor show node-1/pcpu/0",
+    "show_instance": f"instance show {ONE}",
     "list_counters": "host show node-1",
     "list_services": "service list",
+    "show_service": "service show node-1",
     "show_pool": "pool show",
     "count_work": "pool stats",
     "list_flows": "flow list",
@@ -137,8 +152,12 @@ COMMANDS = {
     "set_quota": "quota set demo --jobs 5",
     "unset_quota": "quota unset demo",
     "show_usage": "usage show",
+    "purge_work": "work purge --before 30d --dry-run",
     "list_slot_events": "event list slot node-1/card-0/r0",
     "list_host_events": "event list host node-1",
+    "list_card_events": "event list card node-1/card-0",
+    "list_function_events": "event list function sha256",
+    "list_quota_events": "event list quota demo",
     **{f"list_{noun}_events": f"event list {noun} {ONE}"
        for noun in ("batch", "gang", "pipeline", "task", "job", "instance", "design")},
 }  # fmt: skip
@@ -179,8 +198,9 @@ def test_every_operation_is_requested_by_one_method_of_the_client(url, reached):
     with Client(url) as client:
         for operation, (method, *arguments) in METHODS.items():
             reached.clear()
+            by_name = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
             with contextlib.suppress(FpgaPoolError):
-                getattr(client, method)(*arguments)
+                getattr(client, method)(*arguments, **by_name)
             found[operation] = set(reached)
     assert found == {operation: {operation} for operation in METHODS}
 

@@ -1,4 +1,4 @@
-"""Operations on functions, bitstreams and designs, which are part of `api.operations`."""
+"""Operations on functions, bitstreams and designs."""
 
 from operator import attrgetter
 from typing import Any
