@@ -63,8 +63,9 @@ def list_opts() -> Groups:
 def register_opts(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
     """Make the options known to `conf`; those of policies cost the time and memory to load every policy."""
     for group, options in list_opts() if policies else FIXED:
-        conf.register_group(group)
-        conf.register_opts(options, group)
+        # One of its own: what is overridden in one configuration is kept in the group.
+        conf.register_group(cfg.OptGroup(group.name, group.title, group.help))
+        conf.register_opts(options, group.name)
 
 
 def read_files(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], description: str | None) -> None:

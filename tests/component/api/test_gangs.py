@@ -105,6 +105,7 @@ def held(pool):
 def test_processors_are_listed_with_what_their_tiers_carry_and_those_that_are_free(http, held, pool):
     free, taken = http.get("/v1/processors").json["processors"]
     assert free == {
+        "uuid": free["uuid"],
         "name": "node-1/pcpu/0",
         "host": "node-1",
         "number": 0,
@@ -112,6 +113,7 @@ def test_processors_are_listed_with_what_their_tiers_carry_and_those_that_are_fr
         "foreground": None,
         "background": None,
     }
+    assert http.get(f"/v1/processors/{free['uuid']}").json["processor"] == free
     process = taken["background"]
     assert (taken["foreground"], process["gang_uuid"], process["state"]) == (None, held.gang_uuid, "RESERVED")
     pool.tx.save(replace(pool.tx.processor("node-1/pcpu/0"), offered=False))

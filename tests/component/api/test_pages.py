@@ -70,7 +70,8 @@ def uuids(api, pool):
     for name in ("one", "two"):
         create("designs", BODIES["create_design"] | {"name": name})
     found = {noun: create(f"{noun}s", BODIES[f"create_{noun}"]) for noun in ("pipeline", "task", "gang")}
-    slot = api.get("/v1/slots").json["slots"][0]["uuid"]
+    first = api.get("/v1/slots").json["slots"][0]
+    slot = first["uuid"]
     for drain in (True, False):
         api.patch(f"/v1/slots/{slot}", json={"drain": drain})
     create("batches", {"jobs": [JOB]})
@@ -81,10 +82,15 @@ def uuids(api, pool):
     flows = tuple(ObservedFlow(job=job.uuid, attempt=job.attempt, bps=1e6) for job in jobs)
     pool.store.note_alive({"node-1": LastBeat(0, 0, flows, None)}, time.time())
     found["job"] = jobs[0].uuid
-    found["design"] = api.get("/v1/designs").json["designs"][0]["uuid"]
+    design = api.get("/v1/designs").json["designs"][0]
+    found |= {"design": design["uuid"], "function": design["function"]}
     api.patch(f"/v1/designs/{found['design']}", json={"state": "APPROVED"})
     found["instance"] = pool.instance_on("node-2")
-    return found | {"slot": slot, "host": "node-1"}
+    api.put("/v1/quotas/other", json={"jobs": 5})
+    api.delete("/v1/quotas/other")
+    cards = api.get("/v1/cards").json["cards"]
+    card = next(one["uuid"] for one in cards if first["name"].startswith(f"{one['name']}/"))
+    return found | {"slot": slot, "host": "node-1", "card": card, "quota": "other"}
 
 
 def pages(api, href, key):

@@ -120,6 +120,11 @@ def test_names_that_no_option_has_are_found_in_our_groups_and_groups_named_almos
     ]
 
 
+def test_what_is_overridden_in_one_configuration_is_not_in_another(read_conf):
+    read_conf("").set_override("port", 0, "api")
+    assert read_conf("").api.port == 9511
+
+
 def test_every_option_is_known_by_its_name(read_conf):
     options = [(group.name, option.name, option.default) for group, options in list_opts() for option in options]
     text = "\n".join(f"[{group}]\n{name} = {default}" for group, name, default in options)
