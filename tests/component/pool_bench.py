@@ -40,6 +40,7 @@ from fpga_pool.rpc.scheduler_api import SchedulerCalls
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
+from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.tickets import Tickets
@@ -222,6 +223,7 @@ class PoolBench(SchedulerCalls):
             *(self.key, {}, WallClock(), online, Easy(), load_policy("task", "lattice_plus")),
         )
         self.scheduler.tickets = TicketsFromElsewhere(self.key, 60.0, WallClock())
+        self.scheduler.dry_runs = DryRuns(lambda: 0.0)  # none is long, on however slow a machine
         self._endpoint = SchedulerEndpoint(self.scheduler)
         self._writing = self.scheduler.changes.noted(lambda: self.store.transaction(SHARD, OWNER, self.shard.epoch))
         self._directory = directory

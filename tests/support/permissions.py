@@ -110,6 +110,7 @@ NAMED_ELSEWHERE = [
     *(("batch", "GET", f"/v1/{nouns}?marker=<uuid>", None) for nouns in ("batches", "jobs", "events")),
     *((noun, "GET", f"/v1/events?kind={noun}&name=<uuid>", None) for noun in NOUNS),
     ("function", "GET", "/v1/functions/<uuid>", None),
+    ("function", "GET", "/v1/functions/<uuid>/events", None),
     ("function", "GET", "/v1/functions/calibration?function=<uuid>", None),
     ("function", "POST", "/v1/batches", {"jobs": [JOB | {"function": "<uuid>"}]}),
     ("function", "POST", "/v1/pipelines", {"subtasks": [JOB | {"name": "a", "function": "<uuid>"}]}),
