@@ -41,6 +41,7 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import Identity, Role, key_text
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport
+from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.services.scheduler.planner import log_cycle
@@ -202,6 +203,7 @@ class Bench:
     def start(self, service=None, gate=None):
         """Start the service and serve it to whom its gate (else one for `api`) lets in; it stops with the test."""
         self.service = service or self.service
+        self.service.dry_runs = DryRuns(lambda: 0.0)  # none is long, on however slow a machine
         endpoint = SchedulerEndpoint(self.service)
         gate = gate or scheduler_gate(self.key)
         self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, gate, self.service.refusals)
