@@ -39,7 +39,7 @@ _VARIABLE = (
     (re.compile(r"(?<=[a-z]\.)[0-9a-f]{8}\b"), "DESIGN"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+00:00)"), "TIME"),
     (re.compile(r"node-\d/sim0/slot\d"), "SLOT"),
-    (re.compile(r"(?<=\| standalone:)\d+(?= )"), "PROCESS"),
+    (re.compile(r"(?<= standalone:)\d+(?= )"), "PROCESS"),
     (re.compile(r"(?<=\| )[\w-]{24}(?= \|)"), "CODE"),
     (re.compile(r"\d+\.\d+(e-\d+)?"), "NUMBER"),
     # Complete are both; the client has told the pool that it holds the result, or is about to.
