@@ -16,6 +16,7 @@ from fpga_pool.model.fields import Moment
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.history import Cause
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
@@ -117,8 +118,8 @@ class Transaction(Protocol):
     single named object does not exist.
     """
 
-    #: The request on whose behalf changes are made; "" = none.  Events and commands carry it from then on.
-    request_id: str
+    #: The request on whose behalf changes are made.  Events and commands carry its ids from then on.
+    cause: Cause
 
     @property
     def shard(self) -> Shard:

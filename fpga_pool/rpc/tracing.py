@@ -16,6 +16,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext, get_current
 
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.history import NO_CAUSE, Cause
 
 # ---- Request ids
 
@@ -48,21 +49,23 @@ def follow(sent: Mapping[str, Any]) -> None:
     context.of_request = good["request_id"] is not None
 
 
-def causing_request() -> str:
-    """Return the id of the request that the call was sent for which the calling thread answers; "" = for none."""
+def causing_request() -> Cause:
+    """Return the request that the call was sent for which the calling thread answers."""
     context = get_current()
-    return context.request_id if isinstance(context, _CallContext) and context.of_request else ""
+    if not isinstance(context, _CallContext) or not context.of_request:
+        return NO_CAUSE
+    return Cause(context.request_id, context.global_request_id or "")
 
 
 @contextmanager
-def on_behalf_of(request_id: str) -> Iterator[None]:
-    """Let the log lines of this thread carry the id of another request, where there is one, for as long as this lasts.
+def on_behalf_of(cause: Cause) -> Iterator[None]:
+    """Let the log lines of this thread carry the ids of another request, where there is one, for as long as this lasts.
 
     For threads that answer calls.
     """
     before = get_current()
-    if request_id:
-        follow({"request_id": request_id})
+    if any(cause):
+        follow(cause._asdict())
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.history import NO_CAUSE
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import (
@@ -45,7 +46,7 @@ class MemoryTransaction:
     """One transaction; what it does is undone if it fails."""
 
     #: A simulation has no requests.
-    request_id = ""
+    cause = NO_CAUSE
 
     def __init__(self, store: "MemoryStore", shard: Shard) -> None:
         self._store = store

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from fpga_pool.model.messages.usage import Usage, UsagePage
 from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState
-from fpga_pool.model.objects.history import HistoryEntry, with_event
+from fpga_pool.model.objects.history import NO_CAUSE, Cause, HistoryEntry, with_event
 from fpga_pool.model.objects.pool import CPU, ENDED_BATCHES, ENDED_JOBS, BatchState, JobState, LeaseKind
 from fpga_pool.model.objects.quotas import UNLIMITED, Amounts, QuotaLimits, Resource
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TaskState
@@ -99,15 +99,15 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
 
 
 def set_limits(
-    store: Store, project_id: str, limits: QuotaLimits, now_s: float, request_id: str = "", seen: Seen = None
+    store: Store, project_id: str, limits: QuotaLimits, now_s: float, cause: Cause = NO_CAUSE, seen: Seen = None
 ) -> None:
     """Change limits of a project; those that are None stay as they are."""
-    _change_limits(store, project_id, limits.over, "LimitsSet", now_s, request_id, seen)
+    _change_limits(store, project_id, limits.over, "LimitsSet", now_s, cause, seen)
 
 
-def unset_limits(store: Store, project_id: str, now_s: float, request_id: str = "", seen: Seen = None) -> None:
+def unset_limits(store: Store, project_id: str, now_s: float, cause: Cause = NO_CAUSE, seen: Seen = None) -> None:
     """Return a project to the default limits; the row stays, which counts admissions."""
-    _change_limits(store, project_id, lambda _: QuotaLimits(), "LimitsUnset", now_s, request_id, seen)
+    _change_limits(store, project_id, lambda _: QuotaLimits(), "LimitsUnset", now_s, cause, seen)
 
 
 def _change_limits(
@@ -116,7 +116,7 @@ def _change_limits(
     changed_limits: Callable[[QuotaLimits], QuotaLimits],
     event: str,
     now_s: float,
-    request_id: str,
+    cause: Cause,
     seen: Seen,
 ) -> None:
     """Change limits of a project; its history says which, and which request did it."""
@@ -129,7 +129,7 @@ def _change_limits(
             said = [f"{one} {_in_words(before.of(one))} -> {_in_words(after.of(one))}" for one in Resource
                     if after.of(one) != before.of(one)]  # fmt: skip
             history = with_event(limits_history(tx.connection, project_id), now_s, event, "", "", ", ".join(said))
-            values["history"] = (*history[:-1], changed(history[-1], request_id=request_id))
+            values["history"] = (*history[:-1], changed(history[-1], **cause._asdict()))
         tx.connection.execute(QUOTAS.update().where(QUOTAS.c.project_id == project_id).values(values))
 
 

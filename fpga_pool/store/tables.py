@@ -67,7 +67,8 @@ _TEXTS: Mapping[str, Any] = {
     **dict.fromkeys(("uuid", "batch_uuid", "gang_uuid", "job"), UUID),
     **dict.fromkeys(
         (
-            *("project_id", "user_id", "function", "board", "kind", "policy", "family", "id", "request_id", "agent_id"),
+            *("project_id", "user_id", "function", "board", "kind", "policy", "family", "id", "agent_id"),
+            *("request_id", "global_request_id"),
             *("egress_driver", "error_code", "result_sha256", "key", "offered", "code_sha256"),
             *("sha256", "signer"),
         ),

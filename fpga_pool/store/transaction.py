@@ -18,7 +18,7 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Process
-from fpga_pool.model.objects.history import HistoryEntry, caused_by
+from fpga_pool.model.objects.history import NO_CAUSE, HistoryEntry, caused_by
 from fpga_pool.model.objects.hosts import Server
 from fpga_pool.model.objects.loads import ChargedLoad
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
@@ -119,7 +119,7 @@ class SqlTransaction(RememberingReads):
     `add` looks before it writes, so that a refused one leaves the transaction usable.
     """
 
-    request_id = ""
+    cause = NO_CAUSE
 
     def __init__(self, connection: Connection, shard: Shard, memory: Memory | None = None) -> None:
         super().__init__(connection, shard.name, memory, shard.pool_generation if shard.name else None)
@@ -170,8 +170,8 @@ class SqlTransaction(RememberingReads):
         later = not self._scope and classes <= {Batch, Job}
         if not later:
             self.flush(classes | self._admitted.keys())  # whose unique places may have become free
-        if self.request_id:
-            things = tuple(caused_by(self.request_id, thing) for thing in things)
+        if any(self.cause):
+            things = tuple(caused_by(self.cause, thing) for thing in things)
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
@@ -216,8 +216,8 @@ class SqlTransaction(RememberingReads):
                 f"{called(cls, key)}: changed concurrently (generation {known.generation}, expected "
                 f"{thing.generation}); read it again and retry"
             )
-        if self.request_id:
-            thing = caused_by(self.request_id, thing, known)
+        if any(self.cause):
+            thing = caused_by(self.cause, thing, known)
         published = CHANGES_ARE_ASKED_FOR.get(cls)
         if published is not None and (
             not published or any(getattr(known, name) != getattr(thing, name) for name in published)
@@ -252,7 +252,7 @@ class SqlTransaction(RememberingReads):
             self.connection.execute(removal(Server), {"keys": sorted(names)})
 
     def send(self, command: Command) -> None:
-        self._commands.append(changed(command, request_id=self.request_id) if self.request_id else command)
+        self._commands.append(changed(command, **self.cause._asdict()) if any(self.cause) else command)
 
     def drop_commands(self, host: str) -> None:
         self.flush([Command])

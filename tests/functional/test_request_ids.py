@@ -31,14 +31,15 @@ class Api:
         self._endpoint = endpoint
 
     def __call__(self, method, path, body=None):
-        """Return the answer, and the id of the request."""
-        headers = {"X-Project-Id": "p", "X-Openstack-Request-Id": f"req-{uuid.uuid4()}"}
+        """Return the answer, and both ids of the request: the pool's, and the caller's own."""
+        sent = f"req-{uuid.uuid4()}"
+        headers = {"X-Project-Id": "p", "X-Openstack-Request-Id": sent}
         answer = requests.request(method, f"{self._endpoint}/v1/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
         assert answer.ok, answer.text
-        return answer.json(), answer.headers["X-Openstack-Request-Id"]
+        return answer.json(), (answer.headers["X-Openstack-Request-Id"], sent)
 
     def create(self, noun, **more):
-        """Return where the new object is, and the id of the request."""
+        """Return where the new object is, and the ids of the request."""
         made, cause = self("POST", noun, CREATED[noun] | more)
         (shown,) = (one for one in made.values() if isinstance(one, dict))
         return f"{noun}/{shown['uuid']}", cause
@@ -46,7 +47,12 @@ class Api:
     def causes(self, path):
         """Return the events of an object, oldest first, each with the request behind it."""
         found, _ = self("GET", f"{path}/events")
-        return [(one["event"], one["request_id"]) for one in reversed(found["events"])]
+        return [(one["event"], ids(one)) for one in reversed(found["events"])]
+
+
+def ids(event):
+    """Return both ids of the request behind an event, or a notification of it."""
+    return event["request_id"], event["global_request_id"]
 
 
 @pytest.fixture
@@ -69,7 +75,7 @@ def api(pool):
     return Api(pool.endpoint)
 
 
-def test_what_a_request_causes_has_its_id(pool, api, told):
+def test_what_a_request_causes_has_its_ids(pool, api, told):
     """1. Objects are created; 2. changed; 3. ended; 4. a slot is drained, and returned."""
     made = {noun: api.create(noun) for noun in CREATED}
     for path, cause in made.values():
@@ -90,7 +96,7 @@ def test_what_a_request_causes_has_its_id(pool, api, told):
     assert [cause for event, cause in of_batch if event in ("BatchHeld", "BatchReleased")] == [held, released]
     assert ("BatchCancelRequested", cancelled) in of_batch
     assert ("CancelRequested", cancelled) in of_job
-    assert {cause for event, cause in of_job if event == "Planned"} == {""}  # that was the pool's decision
+    assert {cause for event, cause in of_job if event == "Planned"} == {("", "")}  # that was the pool's decision
     assert api.causes(design)[-1][1] == approved
 
     ends = {noun: api("DELETE", made[noun][0])[1] for noun in ("gangs", "pipelines", "tasks")}
@@ -107,14 +113,16 @@ def test_what_a_request_causes_has_its_id(pool, api, told):
 
     waiting, _ = api.create("batches", held=True)
     _, ended = api("DELETE", waiting)  # no agent has to release anything first
-    wait_until(lambda: ended in [one["request_id"] for one in told.of("batch.ended")], "the end of the batch is told")
-    assert told.of("design.submitted")[0]["request_id"] == made["designs"][1]
-    assert told.of("design.decided")[0]["request_id"] == approved
+    wait_until(lambda: ended in [ids(one) for one in told.of("batch.ended")], "the end of the batch is told")
+    assert ids(told.of("design.submitted")[0]) == made["designs"][1]
+    assert ids(told.of("design.decided")[0]) == approved
     log = pool.log_file("node-1")
     for cause in (held, cancelled):  # each had the agent release the job
         wait_until(
             lambda cause=cause: [
-                line for line in log.read_text().splitlines() if cause in line and "1 ReleaseJob" in line
+                line
+                for line in log.read_text().splitlines()
+                if "1 ReleaseJob" in line and all(one in line for one in cause)
             ],
             "the agent logs it",
         )

@@ -221,7 +221,7 @@ class PurgeWork(PoolLister):
         return ("kind", "found" if parsed_args.dry_run else "removed"), list(purged.items())
 
 
-_OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id")
+_OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id", "global_request_id")
 
 
 class ListEvents(Pages, LongLister):

@@ -1,7 +1,7 @@
 """The table of the pool's versioned notifications: which events of which objects are sent, and what they say.
 
 They are made of the histories of objects, where every change of state is recorded, and say of the object what the REST
-API says.  A payload is `version`, `at`, `reason`, `request_id`, and the object by its noun.
+API says.  A payload is `version`, `at`, `reason`, `request_id`, `global_request_id`, and the object by its noun.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -67,6 +67,7 @@ def notification(kind: Kind, thing: Any, entry: HistoryEntry) -> Notification:
         "at": date(entry.at),
         "reason": entry.reason,
         "request_id": entry.request_id,
+        "global_request_id": entry.global_request_id,
         kind.noun: {name: shown[name] for name in kind.fields},
     }
     return Notification(event_type=kind.event_type, priority=kind.priority, payload=payload)

@@ -34,6 +34,7 @@ from fpga_pool.model.fields import (
 )
 from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
+from fpga_pool.model.objects.history import Cause
 from fpga_pool.model.objects.pool import RateSegment, SlotState
 
 # Commands ------------------------------------------------------------------------------------------------------
@@ -177,9 +178,15 @@ class Command(Message, frozen=True, kw_only=True):
     slot: Text
     #: Position among the slot's commands.
     sequence: Count
-    #: Request that caused it; for log lines alone.
+    #: Of the request that caused it (`history.Cause`); for log lines alone.
     request_id: RequestId = ""
+    global_request_id: RequestId = ""
     action: Action
+
+    @property
+    def cause(self) -> Cause:
+        """The request that caused it."""
+        return Cause(self.request_id, self.global_request_id)
 
     @property
     def fence(self) -> tuple[int, int]:

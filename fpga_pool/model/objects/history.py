@@ -4,7 +4,7 @@ An event is stored by the transaction that changes the object, in the object's o
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Flat, Moment
@@ -26,6 +26,19 @@ EVENTFUL = {
 CREATED = "Created"
 
 
+class Cause(NamedTuple):
+    """The request that caused an event or a command."""
+
+    #: The pool's own, as the answer says; "" = none did: the pool decided, or an agent observed it.
+    request_id: str = ""
+    #: That of the caller, which other services may have been asked under, too; "" = it has named none.
+    global_request_id: str = ""
+
+
+#: The pool decided by itself, or an agent observed it.
+NO_CAUSE = Cause()
+
+
 class HistoryEntry(Message, frozen=True):
     """One event of an object: what happened to it, and its state before and after."""
 
@@ -38,8 +51,9 @@ class HistoryEntry(Message, frozen=True):
     number: int = 0
     #: Why, for people; "" = the event says it.
     reason: str = ""
-    #: Request that caused it; "" = none did: the pool decided, or an agent observed it.
+    #: Of what caused it: see `Cause`.
     request_id: str = ""
+    global_request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +111,12 @@ def _shortened(history: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
     return history[:index] + history[index + 1 :]
 
 
-def caused_by(request_id: str, thing: T, before: object = None) -> T:
-    """Return an object whose events since `before` (None: all) carry the id of the request that caused them."""
+def caused_by(cause: Cause, thing: T, before: object = None) -> T:
+    """Return an object whose events since `before` (None: all) carry the ids of the request that caused them."""
     history: tuple[HistoryEntry, ...] = getattr(thing, "history", ())
     known: tuple[HistoryEntry, ...] = getattr(before, "history", ())
     last = known[-1].number if known else -1
     if not history or history[-1].number == last:
         return thing
-    marked = tuple(changed(entry, request_id=request_id) if entry.number > last else entry for entry in history)
+    marked = tuple(changed(entry, **cause._asdict()) if entry.number > last else entry for entry in history)
     return changed(thing, history=marked)

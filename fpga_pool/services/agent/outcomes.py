@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.model.objects.history import Cause
 from fpga_pool.rpc.tracing import on_behalf_of
 from fpga_pool.rpc.transport import Refusals
 
@@ -16,15 +17,15 @@ def note_outcomes(host: str, commands: Sequence[Command], outcomes: Sequence[Out
 
     For a thread that answers a call.
     """
-    accepted: dict[str, Counter[str]] = {}
+    accepted: dict[Cause, Counter[str]] = {}
     for command, outcome in zip(commands, outcomes, strict=True):
         if outcome.outcome == "accepted":
-            if command.request_id:
-                accepted.setdefault(command.request_id, Counter())[type(command.action).__name__] += 1
+            if any(command.cause):
+                accepted.setdefault(command.cause, Counter())[type(command.action).__name__] += 1
             continue
         refusals.note(f"fpga_pool.command_{outcome.outcome}")
-        with on_behalf_of(command.request_id):
+        with on_behalf_of(command.cause):
             LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "already done")
-    for request_id, counts in accepted.items():
-        with on_behalf_of(request_id):
+    for cause, counts in accepted.items():
+        with on_behalf_of(cause):
             LOG.info("host %s: accepted %s", host, ", ".join(f"{count} {what}" for what, count in counts.items()))

@@ -69,7 +69,7 @@ class DesignRequests:
     @answers
     def change_design(self, context: Context, uuid: str, change: DesignChange, seen: Seen = None) -> Design:
         with self._service.store.admission() as tx:
-            tx.request_id = causing_request()
+            tx.cause = causing_request()
             design = change_design(tx, uuid, change, self._service.clock(), seen)
         self._service.notify(tx)
         LOG.info("design %s: %s, %s", uuid, design.state, "public" if design.public else "private")

@@ -88,7 +88,7 @@ class TenantRequests:
         """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
         service = self._service
         with service.store.admission() as tx:
-            tx.request_id = causing_request()
+            tx.cause = causing_request()
             change(tx)
             shards = {job.shard for job in tx.batch_jobs(uuid)}
         for shard in sorted(shards):

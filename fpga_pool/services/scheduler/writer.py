@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fpga_pool.model.exceptions import Contended, ServiceUnavailable
+from fpga_pool.model.objects.history import Cause
 from fpga_pool.model.objects.quotas import Amounts, QuotaLimits, Resource
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.tracing import causing_request
@@ -29,14 +30,14 @@ ATTEMPTS = 5
 class _Request:
     work: Callable[[Transaction], Any]
     #: That of the thread that waits for it: another one may carry it out.
-    id: str = field(default_factory=causing_request)
+    cause: Cause = field(default_factory=causing_request)
     done: bool = False
     answer: Any = None
     error: BaseException | None = None
 
     def carry_out(self, tx: Transaction) -> Any:
         """Return the answer; what is changed has this request as its cause."""
-        tx.request_id = self.id
+        tx.cause = self.cause
         return self.work(tx)
 
 

@@ -124,7 +124,7 @@ class Endpoint:
 
     @answers
     def job(self, context: dict, project_id: str | None, uuid: str) -> None:
-        self.requests.append(causing_request())
+        self.requests.append(causing_request().request_id)
         raise NotFound(f"no job {uuid}")
 
     @answers
@@ -133,7 +133,7 @@ class Endpoint:
 
     @answers
     def batches(self, context: dict, page: dict) -> list[Batch]:
-        self.requests.append(causing_request())
+        self.requests.append(causing_request().request_id)
         return []
 
 

@@ -35,7 +35,7 @@ class Endpoint:
 
     @answers
     def ids(self, context: dict) -> dict[str, str]:
-        return current_ids() | {"cause": causing_request()}
+        return current_ids() | {"cause": causing_request().request_id}
 
 
 @pytest.fixture

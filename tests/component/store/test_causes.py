@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from fpga_pool.model.lifecycle.job import JOB, CancelRequested, GaveUp
-from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.history import NO_CAUSE, Cause, created
 
 
 @pytest.fixture
@@ -23,18 +23,20 @@ def test_events_and_commands_carry_the_request_that_caused_them(begin, outbox, m
     batch = make.batch(history=created(1.0, "PENDING"))
     job = make.job(batch)
     with begin() as tx:
-        tx.request_id = "req-create"
+        tx.cause = Cause("req-create")
         tx.add(make.host(), make.slot(), batch, job)
     with begin() as tx:
-        tx.request_id = "req-cancel"
+        tx.cause = Cause("req-cancel", "req-outside")
         tx.save(JOB.transition(tx.job(job.uuid), CancelRequested(), 2.0)[0])
         tx.send(make.command())
-        tx.request_id = ""
+        tx.cause = NO_CAUSE
         tx.send(make.command(2))
     with begin() as tx:
         assert [one.request_id for one in tx.batch(batch.uuid).history] == ["req-create"]
-        assert [(one.event, one.request_id) for one in tx.job(job.uuid).history] == [("CancelRequested", "req-cancel")]
-    assert [command.request_id for command in outbox()] == ["req-cancel", ""]
+        assert [(one.event, one.request_id, one.global_request_id) for one in tx.job(job.uuid).history] == [
+            ("CancelRequested", "req-cancel", "req-outside")
+        ]
+    assert [command.cause for command in outbox()] == [Cause("req-cancel", "req-outside"), NO_CAUSE]
 
 
 def test_what_an_event_does_not_say_takes_no_room(begin, make, stored):

@@ -34,7 +34,14 @@ each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.event_type)
 def test_the_sample_of_a_kind_is_what_is_sent(kind):
     made = sample(kind)
     assert file_of(kind).read_text() == made, "PYTHONPATH=tests python -m support.notification_samples writes it"
-    assert json.loads(made)["payload"].keys() == {"version", "at", "reason", "request_id", kind.noun}
+    assert json.loads(made)["payload"].keys() == {
+        "version",
+        "at",
+        "reason",
+        "request_id",
+        "global_request_id",
+        kind.noun,
+    }
 
 
 @each

@@ -3,7 +3,7 @@
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, JobEnded
 from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
 from fpga_pool.model.messages.agents import SlotChanged
-from fpga_pool.model.objects.history import HISTORY_LENGTH, LONGEST_EVENT_REASON, caused_by, created, with_event
+from fpga_pool.model.objects.history import HISTORY_LENGTH, LONGEST_EVENT_REASON, Cause, caused_by, created, with_event
 from fpga_pool.model.objects.pool import Batch, JobState, Slot, SlotState
 
 BATCH_OF_100 = Batch(
@@ -61,8 +61,12 @@ def test_the_reason_of_an_event_is_cut_and_not_that_of_the_object():
 
 
 def test_a_request_causes_the_events_since_the_object_was_read_and_no_others():
-    before = caused_by("req-1", EMPTY)
+    before = caused_by(Cause("req-1"), EMPTY)
     after, _ = SLOT.transition(before, DrainRequested(reason=""), 2.0)
     after, _ = SLOT.transition(after, ResumeRequested(), 3.0)
-    assert [entry.request_id for entry in caused_by("req-2", after, before).history] == ["req-1", "req-2", "req-2"]
-    assert caused_by("req-2", before, before) is before
+    assert [entry.request_id for entry in caused_by(Cause("req-2"), after, before).history] == [
+        "req-1",
+        "req-2",
+        "req-2",
+    ]
+    assert caused_by(Cause("req-2"), before, before) is before

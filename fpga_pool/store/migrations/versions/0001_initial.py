@@ -336,7 +336,7 @@ def _create_commands() -> None:
         sa.Column("id", WORD, nullable=False, unique=True),
         sa.Column("shard", NAME, sa.ForeignKey("shards.name"), nullable=False),
         *_columns(NAME, "host", "slot"),
-        *_columns(WORD, "request_id"),
+        *_columns(WORD, "request_id", "global_request_id"),
         *_columns(LONG_TEXT, "action"),
         *_columns(INTEGER, "epoch", "sequence"),
         # Positions are never used again.

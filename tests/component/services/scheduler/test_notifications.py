@@ -9,7 +9,7 @@ from fpga_pool.model.lifecycle.gang import GANG, GangCancelled
 from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.messages.work import PipelineRequest, ShareRequest, SubtaskRequest, TaskRequest
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.history import created
+from fpga_pool.model.objects.history import Cause, created
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.rules.shared.changes import change_slot
 from fpga_pool.model.rules.shared.reconcile import tick
@@ -152,7 +152,7 @@ def test_an_error_while_telling_does_not_undo_what_is_committed(running, agent, 
 
 def test_the_request_that_caused_it_is_named(running, agent, told, commit):
     def work(tx):
-        tx.request_id = "req-1"
+        tx.cause = Cause("req-1")
         change_slot(tx, tx.slots(agent.name)[0], HostLost(), 1.0)
 
     commit(work)
