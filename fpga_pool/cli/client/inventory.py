@@ -169,7 +169,7 @@ class ListServices(Pages):
 
 
 class ShowService(OneObject):
-    """Show a scheduler or agent.
+    """Show a scheduler, an agent or a process of the API.
 
     Example: fpga-pool service show ctl-1
     """
