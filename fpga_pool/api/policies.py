@@ -128,7 +128,8 @@ def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
         name for name in enforcer.file_rules if name.startswith(_PREFIX) and name not in enforcer.registered_rules
     ]
     if unknown:
-        near = "".join(f"; do you mean {one}?" for one in get_close_matches(unknown[0], enforcer.registered_rules, n=1))
+        close = get_close_matches(unknown[0], enforcer.registered_rules, n=1)
+        near = "".join(f"; did you mean {one}?" for one in close)
         raise InvalidInput(f"[{_GROUP}] policy_file: no operation has a rule {unknown[0]}{near}")
     return enforcer
 

@@ -41,4 +41,4 @@ def unknown_among(conf: cfg.ConfigOpts, known: Mapping[str, Collection[str]]) ->
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    return "".join(f"; do you mean {each}?" for each in get_close_matches(name, known, n=1, cutoff=0.85))
+    return "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1, cutoff=0.85))

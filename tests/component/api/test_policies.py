@@ -214,7 +214,7 @@ def test_the_dashboard_asks_for_a_token_and_shows_what_it_may_see(pool, keystone
         (None, "nosuch.yaml does not exist"),
         (
             '"fpga_pool:list_slotz": "role:admin"',
-            "no operation has a rule fpga_pool:list_slotz; do you mean fpga_pool:",
+            "no operation has a rule fpga_pool:list_slotz; did you mean fpga_pool:",
         ),
         ('"fpga_pool:list_slots": "rule:nosuch"', "Policies ['fpga_pool:list_slots'] are not well defined"),
         ('"fpga_pool:list_slots": "role:reader or admin"', "Failed to understand rule admin"),

@@ -451,5 +451,5 @@ def test_an_option_whose_name_is_misspelt_stops_every_program(tmp_path, words, s
         env=environment,
         cwd=tmp_path,
     )
-    says = f": {file}: [agent] egress_mpbs: no such option; do you mean egress_mbps?\n"
+    says = f": {file}: [agent] egress_mpbs: no such option; did you mean egress_mbps?\n"
     assert (ended.returncode, ended.stderr.count("\n"), ended.stderr.endswith(says)) == (status, 1, True), ended.stderr

@@ -97,7 +97,7 @@ def test_what_would_stop_a_service_fails_its_check_and_no_other(check, more, nam
 def test_a_name_that_no_option_has_fails(check):
     code, found = check("[agent]\negress_mpbs = 60\n")
     assert code == 2
-    assert found["Names of options"][1].endswith("[agent] egress_mpbs: no such option; do you mean egress_mbps?")
+    assert found["Names of options"][1].endswith("[agent] egress_mpbs: no such option; did you mean egress_mbps?")
 
 
 def test_a_user_of_the_api_without_the_address_of_keystone_fails(config, check):

@@ -155,7 +155,7 @@ def test_a_misspelt_option_in_nova_conf_is_a_warning_and_other_groups_are_novas(
     conf([f"--config-file={file}"])
     forget()
     made = pool_of(conf)
-    said = f"{file}: [fpga_pool] timeot: no such option; do you mean timeout?"
+    said = f"{file}: [fpga_pool] timeot: no such option; did you mean timeout?"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
     assert pool_of(conf) is made
     forget()

@@ -114,9 +114,9 @@ def test_names_that_no_option_has_are_found_in_our_groups_and_groups_named_almos
     )
     file = tmp_path / "fpga_pool.conf"
     assert unknown_names(conf) == [
-        f"{file}: [scheduler] default_polciy: no such option; do you mean default_policy?",
+        f"{file}: [scheduler] default_polciy: no such option; did you mean default_policy?",
         f"{file}: [Agent] qqq: no such option",
-        f"{file}: [schedular]: no such group; do you mean scheduler?",
+        f"{file}: [schedular]: no such group; did you mean scheduler?",
     ]
 
 
