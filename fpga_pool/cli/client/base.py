@@ -144,7 +144,7 @@ class Pages(PoolLister):
     SORT, ORDER = "name", "asc"
     LIMIT: int | None = None
     #: What names a row to begin after.
-    MARKER = "ID"
+    MARKER = "NAME"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -194,6 +194,7 @@ class NewestLister(Pages, LongLister):
 
     FILTERS: Mapping[str, str] = {"state": "STATE"}
     SORT, ORDER, LIMIT, SINCE = "created_at", "desc", 100, "created"
+    MARKER = "UUID"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)

@@ -73,14 +73,14 @@ class Wanted(PoolCommand):
 class CreateWork(Wanted, _Results):
     """Run jobs, one for each file, to their end."""
 
-    #: What the files make, and what a row of the results is called by.
-    NOUN, ROW = "batch", "file"
+    #: What the files make, what a row of the results is called by, and what the help of `--name` says of its default.
+    NOUN, ROW, UNNAMED = "batch", "file", ""
     SHORT = (*SHORT_BATCHES, *_Results.SHORT)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
         self.add_work(parser)
-        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
+        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}{self.UNNAMED}")
         self.add_ends(parser.add_mutually_exclusive_group())
         add_streams(parser)
 
@@ -166,8 +166,8 @@ class CreateWork(Wanted, _Results):
 class OfBatch(Wanted):
     """What commands on a batch that does not exist yet take."""
 
-    def add_choices(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
+    def add_choices(self, parser: argparse.ArgumentParser, policy: str = "chosen by the operator") -> None:
+        parser.add_argument("--policy", default="", help=f"batch policy (default: {policy})")
         add_priority(parser)
         parser.add_argument(
             "--deadline",
@@ -223,8 +223,7 @@ class OfBatch(Wanted):
         return options
 
     def dry_run(self, parsed_args: argparse.Namespace) -> PlannedBatch:
-        _, specs = self.work(parsed_args)
-        return self.client.dry_run(specs, **self.options(parsed_args))
+        return self.client.dry_run(self.work(parsed_args)[1], **self.options(parsed_args))
 
 
 class Create(OfBatch, CreateWork):
@@ -266,12 +265,14 @@ class Retry(Create):
     Example: fpga-pool batch retry UUID --output-dir results a.bin b.bin
     """
 
+    UNNAMED = " (default: that of the batch)"
+
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("batch", metavar="BATCH", help=f"{named_as('batch')}uuid of the batch")
         _add_files(parser, "all files that the batch was created with, in that order")
         add_header(parser)
         _add_jobs(parser)
-        self.add_choices(parser)
+        self.add_choices(parser, "that of the batch")
 
     def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
         """Return what is to run as the batch was to run."""
@@ -280,7 +281,6 @@ class Retry(Create):
         return batch.name, self.client.failed_jobs(batch.uuid, _given(parsed_args)[1])
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
-        """Return what each row of the results is called."""
         return [outcome.called for outcome in result.jobs]
 
 

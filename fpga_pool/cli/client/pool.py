@@ -227,7 +227,9 @@ _OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id"
 class ListEvents(Pages, LongLister):
     """List what happened to an object, or to all of the project, newest first, with the request that caused it.
 
-    Of all objects, those of a KIND if it is given, the newest 100 are listed unless --limit says otherwise.
+    Without an ID the newest 100 events of all objects are listed, unless --limit says otherwise, or of those of a
+    KIND: batch, design, gang, host, job, pipeline, slot or task. Events of the other kinds are those of one object.
+
     Example: fpga-pool event list batch UUID
 
     Example: fpga-pool event list slot --host node-1 --since 1h --all-projects
@@ -235,7 +237,7 @@ class ListEvents(Pages, LongLister):
 
     SHORT: Sequence[str] = ("at", "event", "after", "reason")
     FILTERS: Mapping[str, str] = {"event": "EVENT", "name": "NAME", "host": "HOST"}
-    SORT, ORDER = "at", "desc"
+    SORT, ORDER, MARKER = "at", "desc", "NUMBER"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -265,7 +267,9 @@ class ListEvents(Pages, LongLister):
 
     def _all(self, parsed_args: argparse.Namespace, filters: dict[str, Any]) -> Table:
         if filters.pop("sort") != "at:desc":
-            raise InvalidInput("--sort: events of all objects are listed newest first; name one object for others")
+            raise InvalidInput("--sort: events of all objects are newest first; to sort otherwise, name one object")
+        if filters.pop("marker"):
+            raise InvalidInput("--marker: is for events of one object; of all objects --until lists older ones")
         self.SHORT = ("at", "kind", "name", "event", "after")
         events = self.client.pool_events(
             filters.pop("limit") or 100,

@@ -127,7 +127,8 @@ def test_events_of_all_objects_are_listed_with_these(run, client):
     assert len(run("event", "list", "--all-projects", "--limit", 2, "-f", "json").json) == 2
     assert run("event", "list", "--all-projects", "--name", "wide", "--event", "Planned", "-f", "json").json == []
     assert "request_id" in run("event", "list", "--long").out
-    for wrong in (["--sort", "at:asc"], ["gang", gang.uuid, "--host", "node-1"], ["gang", gang.uuid, "--all-projects"]):
+    of_one = ["gang", gang.uuid]
+    for wrong in (["--sort", "at:asc"], ["--marker", 1], [*of_one, "--host", "node-1"], [*of_one, "--all-projects"]):
         assert run("event", "list", *wrong).status == 2
 
 

@@ -56,6 +56,23 @@ def test_files_that_a_batch_file_replaces_are_optional_in_the_usage():
     assert usages["task create"].split()[-3:] == ["FILE", "[FILE", "...]"]
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("batch list", "--marker UUID"),
+        ("design list", "--marker UUID"),
+        ("slot list", "--marker NAME"),
+        ("event list", "--marker NUMBER"),
+        ("batch create", "batch policy (default: chosen by the operator)"),
+        ("batch retry", "batch policy (default: that of the batch)"),
+        ("batch retry", "name of the batch (default: that of the batch)"),
+    ],
+)
+def test_the_help_of_an_option_is_that_of_its_command(name, says):
+    app = PoolApp()
+    assert says in " ".join(parser_of(app, app.NAME, name).format_help().split())
+
+
 @pytest.mark.parametrize("words", [["help"], ["--help"]])
 def test_commands_are_listed_as_wide_as_the_terminal(app, words):
     assert app.run(words) == 0
