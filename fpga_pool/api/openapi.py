@@ -39,7 +39,7 @@ _MEANINGS = {
     412: "The object has changed since the answer that If-Match names.",
     413: "The body is too large.",
     415: "The body is not JSON.",
-    429: "The project sends too many requests.",
+    429: "The project sends too many requests, or a dry run cannot be made now.",
     503: "The pool does not answer; the request can be repeated.",
     507: "The disk of the database is full; nothing was stored.",
 }

@@ -90,7 +90,7 @@ _FILTERS = ("board", "function", "host", "name", "batch_uuid")
 def list_of(
     nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
 ) -> Operation:
-    """Return how things are listed: those that the parameters fit, a page at a time."""
+    """Return how things are listed: those that match the parameters, a page at a time."""
     path = f"/v1/{nouns}"
 
     def list_page(call: Call) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class PoolApi(DryRuns):
         return create(self._http, JobList, "", body, look, patience_s, params={"wait_s": wait_s})
 
     def batches(self, limit: int | None = None, **filters: Unpack[f.BatchFilters]) -> list[Batch]:
-        """Return the project's batches (`limit` of them, those that `filters` fit), newest first."""
+        """Return the project's batches (`limit` of them, those that match the filters), newest first."""
         return self._list(Batch, "batches", limit, filters)
 
     def job(self, uuid: str, project_id: str | None = None) -> Job:
@@ -328,7 +328,7 @@ class PoolApi(DryRuns):
     # The pool
 
     def slots(self, limit: int | None = None, **filters: Unpack[f.SlotFilters]) -> list[Slot]:
-        """Return all slots (those that `filters` fit), by name."""
+        """Return all slots (those that match the filters), by name."""
         return self._list(Slot, "slots", limit, filters)
 
     def slot(self, uuid: str) -> SlotDetail:
@@ -347,7 +347,7 @@ class PoolApi(DryRuns):
         return read(Slot, self._http.call("PATCH", f"/v1/slots/{segment(uuid)}", body=change), "slot")
 
     def hosts(self, limit: int | None = None, **filters: Unpack[f.HostFilters]) -> list[Host]:
-        """Return all hosts (those that `filters` fit), by name."""
+        """Return all hosts (those that match the filters), by name."""
         return self._list(Host, "hosts", limit, filters)
 
     def host(self, name: str) -> Host:
@@ -365,7 +365,7 @@ class PoolApi(DryRuns):
         self._hosts = {}
 
     def services(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[Service]:
-        """Return the agents and schedulers of the pool, by kind and name."""
+        """Return the agents, API processes and schedulers of the pool, by kind and name."""
         return self._list(Service, "services", limit, filters)
 
     def functions(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[FunctionInfo]:

@@ -104,11 +104,11 @@ class Client(PoolApi):
         return self._list(HostLoad, "counters", limit, {"host": host, **filters})
 
     def pool_events(self, limit: int | None = 100, **filters: Unpack[f.PoolEventFilters]) -> list[PoolEvent]:
-        """Return the newest events of all objects of the project (those that `filters` fit), newest first."""
+        """Return the newest events of all objects of the project (those that match the filters), newest first."""
         return self._list(PoolEvent, "events", limit, filters)
 
     def cards(self, limit: int | None = None, **filters: Unpack[f.CardFilters]) -> list[Card]:
-        """Return all cards (those that `filters` fit), by name; for operators, as all calls on cards."""
+        """Return all cards (those that match the filters), by name; for operators, as all calls on cards."""
         return self._list(Card, "cards", limit, filters)
 
     def function(self, name: str) -> FunctionInfo:
@@ -135,7 +135,7 @@ class Client(PoolApi):
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
 
     def processors(self, limit: int | None = None, **filters: Unpack[f.ProcessorFilters]) -> list[GangProcessor]:
-        """Return all processors that hosts give to gangs (those that `filters` fit), by name; for operators."""
+        """Return all processors that hosts give to gangs (those that match the filters), by name; for operators."""
         return self._list(GangProcessor, "processors", limit, filters)
 
     def processor(self, uuid: str) -> GangProcessor:
@@ -153,7 +153,7 @@ class Client(PoolApi):
     def bitstreams(
         self, limit: int | None = None, *, host: str | None = None, **filters: Unpack[f.BitstreamFilters]
     ) -> list[BitstreamInfo]:
-        """Return the bitstreams of the catalogue (those that `filters` fit) as a host has them, by name.
+        """Return the bitstreams of the catalogue (those that match the filters) as a host has them, by name.
 
         Without a host, for each board as the first has them that has such a card.
         """

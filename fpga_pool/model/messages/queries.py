@@ -20,7 +20,7 @@ class ProjectQuery(Message, frozen=True, kw_only=True):
 
 
 class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
-    """Which objects of a project are wanted: those that all parameters fit, a page at a time."""
+    """Which objects of a project are wanted: those that match all parameters, a page at a time."""
 
     #: One or several states.
     state: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class NameQuery(Message, frozen=True, kw_only=True):
 
 
 class SlotQuery(NameQuery, frozen=True, kw_only=True):
-    """Which slots are wanted: those that all parameters fit."""
+    """Which slots are wanted: those that match all parameters."""
 
     #: One or several states, functions that are loaded, and hosts.
     state: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class SlotQuery(NameQuery, frozen=True, kw_only=True):
 
 
 class CardQuery(NameQuery, frozen=True, kw_only=True):
-    """Which cards are wanted: those that all parameters fit."""
+    """Which cards are wanted: those that match all parameters."""
 
     #: One or several states, boards, and hosts.
     state: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class FlowQuery(PartQuery, frozen=True, kw_only=True):
 
 
 class EventQuery(Message, frozen=True, kw_only=True):
-    """Which part of the events of an object is wanted: those that all parameters fit."""
+    """Which part of the events of an object is wanted: those that match all parameters."""
 
     #: One or several names of events.
     event: tuple[Text, ...] = ()
@@ -172,7 +172,7 @@ class WorkEventQuery(EventQuery, frozen=True, kw_only=True):
 
 
 class PoolEventQuery(Message, frozen=True, kw_only=True):
-    """Which events of all objects are wanted: those that all parameters fit, newest first, a page at a time."""
+    """Which events of all objects are wanted: those that match all parameters, newest first, a page at a time."""
 
     #: One or several kinds of objects, names or uuids of these, hosts where they are, and names of events.
     kind: tuple[Text, ...] = ()
@@ -220,7 +220,7 @@ class LibraryQuery(Message, frozen=True, kw_only=True):
 
 
 class BitstreamQuery(NameQuery, frozen=True, kw_only=True):
-    """Which bitstreams are wanted: those that all parameters fit; `host` as in LibraryQuery."""
+    """Which bitstreams are wanted: those that match all parameters; `host` as in LibraryQuery."""
 
     host: Text | None = None
     #: One or several functions, boards, and kinds of slots.
