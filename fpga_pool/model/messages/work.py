@@ -25,7 +25,7 @@ from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
 from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import MOST_SLOTS, TaskShape
 
-#: Batches that one may wait for.
+#: Batches that one may wait for, and results of others that a subtask may read.
 MOST_DEPENDENCIES = 100
 
 
@@ -87,7 +87,10 @@ class SubtaskRequest(Message, frozen=True, kw_only=True):
     name: SubtaskName
     function: Text
     #: Names of its predecessors; their results, one after the other in this order, are its input.
-    after: tuple[SubtaskName, ...] = ()
+    after: Annotated[
+        tuple[SubtaskName, ...],
+        Meta(max_length=MOST_DEPENDENCIES, description=f"a list of at most {MOST_DEPENDENCIES} names of subtasks"),
+    ] = ()
     #: Of a subtask without predecessors: the host that sends its input, and the size of that.
     requester: Text = ""
     input_bytes: ByteCount = 0

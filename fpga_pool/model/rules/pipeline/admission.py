@@ -14,6 +14,7 @@ from fpga_pool.model.rules.shared.admission import (
     check_function,
     check_input,
     emptiest,
+    first,
     known_requesters,
     owned,
     some,
@@ -61,7 +62,7 @@ def admit_pipeline(
         replace(
             job,
             predecessors=tuple(uuids[name] for name in subtask.after),
-            reason=f"waits for {', '.join(subtask.after)}" if subtask.after else "",
+            reason=f"waits for {first(subtask.after)}" if subtask.after else "",
         )
         for job, subtask in zip(jobs, order, strict=True)
     ]
@@ -91,7 +92,7 @@ def _in_order(subtasks: Sequence[SubtaskRequest]) -> list[SubtaskRequest]:
     try:
         return [by_name[name] for name in TopologicalSorter(graph).static_order()]
     except CycleError as error:
-        raise InvalidInput(f"subtasks: they wait for each other: {' <- '.join(error.args[1])}") from None
+        raise InvalidInput(f"subtasks: they wait for each other: {first(error.args[1], ' <- ')}") from None
 
 
 def _check_input(subtask: SubtaskRequest, where: str, requesters: set[str], settings: PoolSettings) -> None:
@@ -126,7 +127,7 @@ def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue,
         if all(any(_fits(name, slot, catalogue) for slot in members) for name in functions)
     ]
     if not able:
-        raise InvalidInput(f"subtasks: no shard of the pool can compute all of {', '.join(sorted(functions))}")
+        raise InvalidInput(f"subtasks: no shard of the pool can compute all of {some(functions)}")
     return emptiest(able, jobs, {shard: len(members) for shard, members in of_shard.items()})
 
 

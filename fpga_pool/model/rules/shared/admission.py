@@ -104,8 +104,12 @@ def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[
 
 def some(names: Iterable[str]) -> str:
     """Return some of the names there are, for a message."""
-    known = sorted(names)
-    return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
+    return first(sorted(names)) or "none"
+
+
+def first(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first of some names, for a message."""
+    return between.join([*names[:20], "..."] if len(names) > 20 else names)
 
 
 def emptiest(shards: Iterable[str], load: Mapping[str, float], size: Mapping[str, int]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from fpga_pool.core.cluster.policies import EarliestHost
 from fpga_pool.core.cluster.slowdown import Run as CardRun
 from fpga_pool.core.cluster.slowdown import learned_from
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
 from fpga_pool.model.messages.agents import AssignJob, ObservedServer, ReleaseJob
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
@@ -249,6 +250,30 @@ def test_what_cannot_run_is_refused_and_nothing_is_stored(pool, submit, subtasks
     with pytest.raises(error, match=message):
         submit(*subtasks)
     assert pool.batch("p1") is None
+
+
+def test_a_subtask_reads_a_limited_number_of_results():
+    with pytest.raises(InvalidInput, match="a list of at most 100 names of subtasks"):
+        read(SubtaskRequest, {"uuid": UUIDS["a"], "name": "a", "function": "aes", "after": ["b"] * 101}, "subtask")
+
+
+def numbered(number, *after):
+    options = {} if after else {"requester": "h0", "input_bytes": 1000}
+    uuid = f"00000000-0000-4000-9000-{number:012d}"
+    return SubtaskRequest(
+        uuid=uuid, name=f"s{number}", function="aes", after=tuple(f"s{one}" for one in after), **options
+    )
+
+
+def test_reasons_and_errors_name_only_the_first_of_many_subtasks(pool, submit):
+    pool.settings = replace(pool.settings, max_batch_jobs=1000)
+    with pytest.raises(InvalidInput) as caught:
+        submit(*(numbered(number, (number + 1) % 1000) for number in range(1000)))
+    assert str(caught.value).endswith(" <- ...")
+    assert len(str(caught.value)) < 300
+    last = numbered(50, *range(50))
+    submit(*map(numbered, range(50)), last)
+    assert pool.job(last.uuid).reason == f"waits for {', '.join(f's{number}' for number in range(20))}, ..."
 
 
 def slowing(rate):
