@@ -36,6 +36,7 @@ def context_of(
     now_s: float,
     catalogue: Catalogue,
     settings: PoolSettings,
+    timer: Callable[[], float] = lambda: 0.0,
     **chosen: Any,
 ) -> DryRunContext:
     """Return what a dry run is made with; `read` begins a transaction that reads the pool."""
@@ -45,5 +46,6 @@ def context_of(
         settings=settings,
         policies=policies(**chosen),
         now_s=now_s,
+        timer=timer,
         rng=np.random.default_rng(0),
     )

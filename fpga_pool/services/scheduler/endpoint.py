@@ -182,11 +182,13 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
     def tickets(
         self, context: Context, project_id: str, batch_uuid: str, requests: list[TicketRequest]
     ) -> list[Ticket]:
+        unified = self._service.unified(project_id)
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
             jobs = tx.job_summaries({request.job for request in requests})
             placed = [_movable(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
-            self._service.tickets.count(self._service.limits_of(tx, project_id), project_id, len(requests))
+            limits = self._service.limits_of(tx, project_id, unified)
+            self._service.tickets.count(limits, project_id, len(requests))
             sources = [source_of(request.source_address, request.source_port) for request in requests]
             purposes: list[Any] = [request.purpose for request in requests]  # checked
             return self._tickets(tx, list(zip(placed, purposes, sources, strict=True)))

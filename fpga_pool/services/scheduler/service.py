@@ -195,9 +195,9 @@ class SchedulerService:
         self.pause()
         self.ownership.leave()
 
-    def limits_of(self, tx: SqlTransaction, project_id: str) -> ProjectLimits:
-        """Return the limits of a project."""
-        return self.unified(project_id) or self.limits(own_limits(tx.connection, project_id))
+    def limits_of(self, tx: SqlTransaction, project_id: str, unified: ProjectLimits | None) -> ProjectLimits:
+        """Return the limits of a project, for which `unified` was asked before the transaction."""
+        return unified or self.limits(own_limits(tx.connection, project_id))
 
     def admit(
         self, kind: type, request: WorkRequest | DesignRequest, create: Callable[[SqlTransaction], StoredT]
@@ -225,13 +225,15 @@ class SchedulerService:
         return ProjectLimits(own, self.settings.quotas)
 
     def unified(self, project_id: str) -> ProjectLimits | None:
-        """Return the limits of a project that Keystone keeps; None where the pool keeps them."""
+        """Return the limits of a project that Keystone keeps, which may be slow; None where the pool keeps them."""
         return None if self.unified_limits is None else self.unified_limits(project_id)
 
-    def check_quota_now(self, tx: SqlTransaction, kind: type, request: WorkRequest) -> None:
+    def check_quota_now(
+        self, tx: SqlTransaction, kind: type, request: WorkRequest, unified: ProjectLimits | None
+    ) -> None:
         """Raise QuotaExceeded if the project of a request would have more than it may, were it admitted now."""
         in_use = used(tx.connection, request.project_id, request.amounts)
-        self._check_quota(tx, kind, request, self.limits_of(tx, request.project_id), in_use)
+        self._check_quota(tx, kind, request, self.limits_of(tx, request.project_id, unified), in_use)
 
     def _check_quota(
         self, tx: SqlTransaction, kind: type, request: WorkRequest | DesignRequest, limits: ProjectLimits, used: Amounts

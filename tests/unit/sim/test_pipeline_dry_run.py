@@ -1,6 +1,7 @@
 """The plan of a pipeline, which is made to its end, is how the pipeline then runs on a pool that nothing disturbs."""
 
 import random
+from itertools import count
 
 import pytest
 
@@ -21,6 +22,57 @@ def catalogue(make_catalogue):
     return make_catalogue(functions, slots=["small", "large"], load_s=0.001, b_s_per_byte=1e-6)
 
 
+@pytest.fixture(scope="module")
+def doubling(make_catalogue):
+    """Results are as large as the input, so that two that are read by one double it."""
+    function = {
+        "version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False,
+        "cpu_time": {"a_s": 1.0, "b_s_per_byte": 1e-9}, "fpga_time": {"fast": {"a_s": 1.0, "b_s_per_byte": 1e-10}},
+        "result_size": {"a_bytes": 0.0, "b_bytes_per_byte": 1.0}, "source": "test",
+    }  # fmt: skip
+    return make_catalogue({"aes": function}, slots=["small", "large"], load_s=0.001)
+
+
+def layers(number):
+    """Return a pipeline of layers of two, each after both of the layer before."""
+    subtasks = tuple(
+        SubtaskRequest(
+            uuid=f"j{layer}.{side}", name=f"s{layer}.{side}", function="aes",
+            after=(f"s{layer - 1}.0", f"s{layer - 1}.1") if layer else (),
+            requester="" if layer else "node-1", input_bytes=0 if layer else 1000,
+        )
+        for layer in range(number) for side in range(2)
+    )  # fmt: skip
+    return PipelineRequest(uuid="p", project_id="p", user_id="u", subtasks=subtasks)
+
+
+def test_results_that_are_too_large_to_be_read_end_a_plan(doubling):
+    plan, jobs = planned(doubling, layers(40))
+    # 1000 bytes doubled 30 times are less than 2**40, and 31 times more.
+    assert [one.end_s is not None for one in plan.subtask_list] == [True] * 2 * 31 + [False] * 2 * 9
+    states = [JobState.COMPLETED] * 62 + [JobState.FAILED] * 2 + [JobState.CANCELLED] * 16
+    assert [job.state for job in jobs] == states
+    assert plan.pending_reason == (
+        f"subtask s31.0 would fail: the results of its predecessors are {1000 * 2**31} bytes, more than the pool takes"
+    )
+    assert (plan.lower_bound_s, plan.planned_makespan_s, plan.ends_at) == (None, None, None)
+
+
+def test_a_pipeline_that_takes_longest_to_plan_is_planned_in_part(catalogue):
+    subtasks = tuple(
+        SubtaskRequest(
+            uuid=f"j{number}", name=f"s{number}", function="aes", after=(f"s{number - 1}",) if number else (),
+            requester="" if number else "node-1", input_bytes=0 if number else 1000,
+        )
+        for number in range(20)
+    )  # fmt: skip
+    asked = PipelineRequest(uuid="p", project_id="p", user_id="u", subtasks=subtasks)
+    now = count(0, 0.25)
+    plan, _ = planned(catalogue, asked, timer=now.__next__)
+    assert [one.end_s is not None for one in plan.subtask_list] == [True] * 9 + [False] * 11
+    assert plan.pending_reason == "only its first subtasks are planned: a plan of all would take too long"
+
+
 def request(chance):
     """Return a pipeline whose subtasks each read up to two of those before them."""
     subtasks = []
@@ -37,21 +89,7 @@ def request(chance):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_plan_of_a_pipeline_comes_true_to_its_end(catalogue, seed):
-    asked = request(random.Random(seed))
-    hosts = fresh_hosts(catalogue, "fast", hosts=2, cards=1, egress_bps=1e9, ingress_bps=1e9)
-    pool = SimulatedPool(catalogue, hosts, delays=Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0))
-    plans = []
-
-    def ask():
-        with pool.store.reading() as tx:
-            admitted = admit_pipeline(tx, asked, catalogue, pool.settings, pool.engine.now_s)
-        context = context_of(pool.store.reading, pool.engine.now_s, catalogue, pool.settings)
-        plans.append(plan_pipeline(*admitted, context))
-        pool.change(lambda tx: create_pipeline(tx, asked, catalogue, pool.settings, pool.engine.now_s))
-
-    pool.at(2.0, ask)
-    pool.run_families(policies())
-    (plan,), jobs = plans, pool.outcome("p").jobs
+    plan, jobs = planned(catalogue, request(random.Random(seed)))
     assert {job.state for job in jobs} <= {JobState.COMPLETED, JobState.RESULT_HELD}
     # Later ones may find slots in another order: which of them is free first is a matter of milliseconds.
     first = [number for number, subtask in enumerate(plan.subtask_list) if subtask.requester]
@@ -60,3 +98,21 @@ def test_the_plan_of_a_pipeline_comes_true_to_its_end(catalogue, seed):
         [job.finished_at for job in jobs], abs=0.05
     )
     assert plan.lower_bound_s <= plan.planned_makespan_s
+
+
+def planned(catalogue, asked, **options):
+    """Return the plan of a pipeline, and its jobs as they are in the end."""
+    hosts = fresh_hosts(catalogue, "fast", hosts=2, cards=1, egress_bps=1e9, ingress_bps=1e9)
+    pool = SimulatedPool(catalogue, hosts, delays=Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0))
+    plans = []
+
+    def ask():
+        with pool.store.reading() as tx:
+            admitted = admit_pipeline(tx, asked, catalogue, pool.settings, pool.engine.now_s)
+        context = context_of(pool.store.reading, pool.engine.now_s, catalogue, pool.settings, **options)
+        plans.append(plan_pipeline(*admitted, context))
+        pool.change(lambda tx: create_pipeline(tx, asked, catalogue, pool.settings, pool.engine.now_s))
+
+    pool.at(2.0, ask)
+    pool.run_families(policies())
+    return plans[0], pool.outcome("p").jobs

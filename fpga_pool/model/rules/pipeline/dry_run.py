@@ -4,7 +4,6 @@ import heapq
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.plans import PlannedPart, PlannedPipeline
@@ -16,8 +15,8 @@ from fpga_pool.model.rules.shared.dry_runs import DryRunContext, pending_batch, 
 from fpga_pool.model.transaction import Backlog, Transaction
 from fpga_pool.model.values import changed, shared
 
-#: Each decision looks at all slots of the shard; a course is followed while this many looks suffice, some seconds.
-MOST_LOOKS = 500_000
+#: So long a course is followed; each decision looks at all subtasks and slots of the shard.
+LONGEST_S = 2.0
 
 
 def plan_pipeline(batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> PlannedPipeline:
@@ -25,7 +24,8 @@ def plan_pipeline(batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> 
     shard, catalogue, now_s = jobs[0].shard, context.catalogue, context.now_s
     with context.reading(shard) as tx:
         course = _Course(tx, batch, jobs, context)
-        best_s = _longest_path_s(jobs, tx.slots(), catalogue, known_time_models(catalogue, tx.time_models()))
+        models = known_time_models(catalogue, tx.time_models())
+        best_s = _longest_path_s(jobs, tx.slots(), catalogue, models, context.settings.max_input_bytes)
     parts = course.run()
     begins_s = [part.start_s for part in parts if part.start_s is not None]
     ends_s = [part.end_s for part in parts if part.end_s is not None]
@@ -33,9 +33,9 @@ def plan_pipeline(batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> 
     if len(ends_s) < len(parts):
         with context.reading(shard) as tx:
             found = pipeline_outlook(course.supposing(tx), batch, course.jobs, catalogue, now_s)
-        reason, expected_at = found.pending_reason, expected_at or found.expected_at
-        if course.is_cut:
-            reason = "only its first subtasks are planned: a plan of all would take too long"
+        cut = "only its first subtasks are planned: a plan of all would take too long" if course.is_cut else ""
+        reason = "; ".join(filter(None, (course.refused, cut))) or found.pending_reason
+        expected_at = expected_at or found.expected_at
     complete = len(ends_s) == len(parts)
     return PlannedPipeline(
         subtasks=batch.jobs,
@@ -57,14 +57,14 @@ class _Course:
     """
 
     def __init__(self, tx: Transaction, batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> None:
-        self._batch, self._context = batch, context
+        self._batch, self._context, self._began_s = batch, context, context.timer()
         #: Seconds from the present, as all times here but those of backlogs.
         self._at_s = 0.0
         pending = {uuid: one for uuid, one in tx.pending_batches().items() if one.policy == PIPELINE_POLICY}
         self._pending = pending | {batch.uuid: pending_batch(batch, jobs)}
-        self._jobs = {job.uuid: job for uuid in pending for job in tx.batch_jobs(uuid)} | {
-            job.uuid: job for job in jobs
-        }
+        #: By batch and uuid.
+        self._jobs = {uuid: {job.uuid: job for job in tx.batch_jobs(uuid)} for uuid in pending}
+        self._jobs[batch.uuid] = {job.uuid: job for job in jobs}
         self._slots = {slot.name: slot for slot in tx.slots()}
         self._backlogs = {backlog.slot: backlog for backlog in tx.backlogs()}
         self._leases, self._hosts, self._models = tx.leases(), tx.hosts(), tx.time_models()
@@ -74,12 +74,14 @@ class _Course:
         self._parts = {job.uuid: PlannedPart(**shared(job, PlannedPart)) for job in jobs}
         #: Some of it is not planned, for it is too long.
         self.is_cut = False
+        #: Why a subtask of it, named here, would fail when the results of its predecessors are there.
+        self.refused = ""
         self._tx = self.supposing(tx)
 
     @property
     def jobs(self) -> list[Job]:
         """The subtasks of the pipeline as they are now, by index."""
-        return [self._jobs[uuid] for uuid in self._parts]
+        return list(self._jobs[self._batch.uuid].values())
 
     def supposing(self, tx: Transaction) -> Transaction:
         """Return the shard as it is now."""
@@ -87,7 +89,7 @@ class _Course:
             tx,
             pending_batches=lambda: self._pending,
             batch=lambda _: self._batch,
-            batch_jobs=lambda uuid: [job for job in self._jobs.values() if job.batch_uuid == uuid],
+            batch_jobs=lambda uuid: list(self._jobs[uuid].values()),
             planned_end=lambda _: None,
             slots=lambda: list(map(self._slot_now, self._slots.values())),
             backlogs=lambda: [one for one in self._backlogs.values() if self._is_open(one)],
@@ -99,13 +101,13 @@ class _Course:
     def run(self) -> tuple[PlannedPart, ...]:
         """Return the subtasks with their places, by index; those that get none are without."""
         family = self._context.families().pipelines
-        for looks in count(0, len(self._slots)):
+        while True:
             decided = self._context.decide(family, self._reading, self._context.now_s + self._at_s)
             if decided is not None and decided[1].wanted is not None:
                 self._place(decided[0].view, decided[1].wanted)
             if not self._ends:
                 break
-            if looks > MOST_LOOKS:
+            if self._context.timer() - self._began_s > LONGEST_S:
                 self.is_cut = True
                 break
             self._at_s = self._ends[0][0]
@@ -119,11 +121,17 @@ class _Course:
 
     def _place(self, view: PipelineView, wanted: Steps) -> None:
         for place in wanted.placed:
-            job = view.ready[place.subtask].job
+            ready = view.ready[place.subtask]
+            job = ready.job
+            if reason := ready.refused(self._context.settings):
+                self._keep(changed(job, state=JobState.FAILED))
+                if job.uuid in self._parts and not self.refused:
+                    self.refused = f"subtask {job.name} would fail: {reason}"
+                continue
             begin_s = self._at_s + place.start_s
             end_s = begin_s + place.work_s
             loads = self._loads(place.place, job.function)
-            self._jobs[job.uuid] = changed(job, state=JobState.WAITING_INPUT, host=place.host, slot=place.place)
+            self._keep(changed(job, state=JobState.WAITING_INPUT, host=place.host, slot=place.place))
             last = self._backlogs.get(place.place)
             self._backlogs[place.place] = Backlog(
                 slot=place.place,
@@ -144,11 +152,15 @@ class _Course:
                 )
 
     def _complete(self, uuid: str) -> None:
-        job = self._jobs[uuid]
-        read = [self._jobs[one].result_bytes or 0 for one in job.predecessors]
+        own = self._jobs[self._batch.uuid]
+        job = own[uuid]
+        read = [own[one].result_bytes or 0 for one in job.predecessors]
         size = self._context.catalogue.functions[job.function].result_size
         result_bytes = 0 if size is None else size.bytes(sum(read) if read else job.input_bytes)
-        self._jobs[uuid] = changed(job, state=JobState.RESULT_HELD, result_bytes=result_bytes)
+        self._keep(changed(job, state=JobState.RESULT_HELD, result_bytes=result_bytes))
+
+    def _keep(self, job: Job) -> None:
+        self._jobs[job.batch_uuid][job.uuid] = job
 
     def _is_open(self, backlog: Backlog) -> bool:
         """Return whether a slot has something to do; what is late now goes on."""
@@ -172,11 +184,12 @@ class _Course:
 
 
 def _longest_path_s(
-    jobs: Sequence[Job], slots: Sequence[Slot], catalogue: Catalogue, models: TimeModels
+    jobs: Sequence[Job], slots: Sequence[Slot], catalogue: Catalogue, models: TimeModels, max_input_bytes: int
 ) -> float | None:
-    """Return how long the longest path takes at least: no transfers, no loads, no queues; None = there is none.
+    """Return how long the longest path takes at least: no transfers, no loads, no queues; None = it has no end.
 
-    Indices follow the edges: a predecessor comes before its dependents.
+    It has none where no slot can compute a subtask, or results are too large to be read.  Indices follow the edges: a
+    predecessor comes before its dependents.
     """
     kinds = {(slot.board, slot.kind) for slot in slots}
     cpus = any(slot.kind == CPU for slot in slots)
@@ -184,6 +197,8 @@ def _longest_path_s(
     results: dict[str, int] = {}
     for job in jobs:
         input_bytes = sum(results[one] for one in job.predecessors) if job.predecessors else job.input_bytes
+        if input_bytes > max_input_bytes:
+            return None
         function = catalogue.functions[job.function]
         results[job.uuid] = 0 if function.result_size is None else function.result_size.bytes(input_bytes)
         seconds = [

@@ -41,6 +41,12 @@ class Ready:
             return self.job.input_bytes
         return sum(job.result_bytes or 0 for job in self.predecessors)
 
+    def refused(self, settings: PoolSettings) -> str:
+        """Return why it cannot be computed, now that the size of its input is known; "" = it can."""
+        if self.input_bytes <= settings.max_input_bytes:
+            return ""
+        return f"the results of its predecessors are {self.input_bytes} bytes, more than the pool takes"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineView:
@@ -145,8 +151,7 @@ class PipelineFamily:
                 continue
             if not all(tx.host(job.host).alive for job in one.predecessors):
                 continue
-            if one.input_bytes > self._settings.max_input_bytes:
-                reason = f"the results of its predecessors are {one.input_bytes} bytes, more than the pool takes"
+            if reason := one.refused(self._settings):
                 change_job(tx, one.job, GaveUp(code="fpga_pool.input_too_large", reason=reason), now_s)
             elif usable(slot, tx.host(slot.host), foreign):
                 possible.append((place, one))

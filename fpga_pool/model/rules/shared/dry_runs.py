@@ -58,6 +58,8 @@ class DryRunContext:
     policies: PoolPolicies
     #: The present, UTC seconds.
     now_s: float
+    #: Returns seconds since any fixed moment: how long a dry run has taken.
+    timer: Callable[[], float]
     #: Random generator of the policies.
     rng: np.random.Generator
 

@@ -93,10 +93,11 @@ class DryRunRequests:
     ) -> PlanT:
         """Return the plan of what `admit` returns for a request; no transaction is open while a policy decides."""
         service = self._service
-        now_s = service.clock()
+        unified = service.unified(request.project_id)
         with service.dry_runs.turn(request.project_id):
+            now_s = service.clock()
             with service.store.reading() as tx:
-                service.check_quota_now(tx, kind, request)
+                service.check_quota_now(tx, kind, request, unified)
                 admitted = admit(tx, now_s)
                 everything = service.designs.everything(tx)
             return plan(
@@ -107,6 +108,7 @@ class DryRunRequests:
                     settings=service.settings.pool,
                     policies=service.policies,
                     now_s=now_s,
+                    timer=service.dry_runs.timer,
                     rng=np.random.default_rng(service.settings.seed),
                 ),
             )

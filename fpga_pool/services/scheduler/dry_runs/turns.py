@@ -8,39 +8,63 @@ from contextlib import contextmanager
 from fpga_pool.model.exceptions import TooManyRequests
 
 #: A dry run that takes no longer makes nobody wait.
-SHORT_S = 1.0
+SHORT_S = 0.05
+#: So long one waits for that of another project.
+PATIENCE_S = 1.0
 
 
 class DryRuns:
-    """Lets work be planned that nobody has created: one at a time, and long ones of a project half of the time.
+    """Lets work be planned that nobody has created: one at a time, and for each project half of the time at most.
 
-    So at most one thread competes with the planners, and no project keeps others from a dry run.
+    So at most one thread competes with the planners, one of each project waits, and no project keeps others from a dry
+    run.
     """
 
-    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
-        self._timer = timer
-        self._busy = threading.Lock()
-        #: Until when projects wait for their next one.
+    def __init__(self, timer: Callable[[], float] = time.monotonic, patience_s: float = PATIENCE_S) -> None:
+        self.timer = timer
+        self._patience_s = patience_s
+        self._busy, self._lock = threading.Lock(), threading.Lock()
+        #: Under the lock: projects that have a dry run or wait for it, and until when others wait for their next one.
+        self._present: set[str] = set()
         self._waits_until: dict[str, float] = {}
 
     @contextmanager
     def turn(self, project_id: str) -> Iterator[None]:
-        """Have a dry run take place now; TooManyRequests if another one does, or this project's last was long."""
-        if not self._busy.acquire(blocking=False):
-            raise TooManyRequests("another dry run is being planned, and there is one at a time; repeat it in a moment")
+        """Have a dry run take place; TooManyRequests if others do for too long, or this project's last was long."""
+        self._enter(project_id)
         try:
-            began_s = self._timer()
-            self._waits_until = {name: until for name, until in self._waits_until.items() if until > began_s}
+            if not self._busy.acquire(timeout=self._patience_s):
+                raise _busy()
+            try:
+                began_s = self.timer()
+                try:
+                    yield
+                finally:
+                    self._note(project_id, began_s, self.timer())
+            finally:
+                self._busy.release()
+        finally:
+            with self._lock:
+                self._present.remove(project_id)
+
+    def _enter(self, project_id: str) -> None:
+        with self._lock:
+            now_s = self.timer()
+            self._waits_until = {name: until for name, until in self._waits_until.items() if until > now_s}
             if (until_s := self._waits_until.get(project_id)) is not None:
                 raise TooManyRequests(
-                    f"the last dry run of project {project_id} took long: the next one is possible in "
-                    f"{until_s - began_s:.1f} s"
+                    f"the last dry run of project {project_id} took a while: the next one is possible in "
+                    f"{until_s - now_s:.2f} s"
                 )
-            try:
-                yield
-            finally:
-                ended_s = self._timer()
-                if ended_s - began_s > SHORT_S:
-                    self._waits_until[project_id] = 2 * ended_s - began_s
-        finally:
-            self._busy.release()
+            if project_id in self._present:
+                raise _busy()
+            self._present.add(project_id)
+
+    def _note(self, project_id: str, began_s: float, ended_s: float) -> None:
+        if ended_s - began_s > SHORT_S:
+            with self._lock:
+                self._waits_until[project_id] = 2 * ended_s - began_s
+
+
+def _busy() -> TooManyRequests:
+    return TooManyRequests("another dry run is being planned, and there is one at a time; repeat it in a moment")

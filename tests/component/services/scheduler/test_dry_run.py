@@ -242,12 +242,38 @@ def test_a_project_leaves_as_much_time_as_its_last_dry_run_took():
 
     take("p", 5.0)  # until 105: the next one is at 110
     now[0] = 108.0
-    with pytest.raises(TooManyRequests, match=r"project p took long: the next one is possible in 2\.0 s"):
+    with pytest.raises(TooManyRequests, match=r"project p took a while: the next one is possible in 2\.00 s"):
         take("p", 1.0)
     take("other", 0.5)
     now[0] = 110.0
-    take("p", 0.5)
-    take("p", 0.5)  # short ones follow one another
+    take("p", 0.95)
+    with pytest.raises(TooManyRequests, match=r"possible in 0\.95 s"):
+        take("p", 0.95)
+    now[0] = 112.0
+    take("p", 0.03)
+    take("p", 0.03)  # short ones follow one another
+
+
+def test_a_dry_run_waits_a_moment_for_that_of_another_project():
+    runs, waiting = DryRuns(lambda: 0.0, patience_s=60.0), threading.Event()
+
+    def take():
+        waiting.set()
+        with runs.turn("other"):
+            return "taken"
+
+    with ThreadPoolExecutor(1) as executor:
+        with runs.turn("p"):
+            taken = executor.submit(take)
+            assert waiting.wait(60)
+            # A second one of the same project would take a thread of those that answer others.
+            with pytest.raises(TooManyRequests, match="one at a time"), runs.turn("p"):
+                pass
+            assert not taken.done()
+        assert taken.result(60) == "taken"
+    impatient = DryRuns(lambda: 0.0, patience_s=0.0)
+    with impatient.turn("p"), pytest.raises(TooManyRequests, match="one at a time"), impatient.turn("other"):
+        pass
 
 
 def test_a_dry_run_that_fails_leaves_the_way_free():

@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from itertools import count
 
 import pytest
 from sqlalchemy import event, func, select
@@ -19,8 +20,8 @@ from fpga_pool.model.messages.work import (
 from fpga_pool.model.objects.gangs import GangState, processor_name
 from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.model.objects.tasks import TaskShape, TaskState
-from fpga_pool.model.rules.pipeline import dry_run
 from fpga_pool.model.values import changed
+from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.store.tables import METADATA
 
 PROCESSORS = 4
@@ -200,8 +201,8 @@ def test_a_pipeline_is_planned_to_its_end_and_each_subtask_after_those_that_it_r
     assert (plan.subtasks, plan.input_bytes, plan.pending_reason) == (4, 1000, "")
 
 
-def test_a_course_that_takes_long_is_planned_in_part(running, agent, monkeypatch):
-    monkeypatch.setattr(dry_run, "MOST_LOOKS", 5)  # the host has three slots
+def test_a_course_that_takes_long_is_planned_in_part(running, agent):
+    running.service.dry_runs = DryRuns(count().__next__)  # a second for each decision
     chain = [(f"s{number}", *([f"s{number - 1}"] if number else [])) for number in range(5)]
     plan = running.api.plan_pipeline(pipeline(agent, *chain))
     assert [bool(one.slot) for one in plan.subtask_list] == [True] * 3 + [False] * 2

@@ -1,5 +1,6 @@
 """Quotas at the scheduler: what is refused, with which error, also where several come at once."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +9,7 @@ from keystoneauth1.exceptions import ClientException
 from sqlalchemy import event
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, QuotaExceeded, ServiceUnavailable
-from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.messages.requests import Page, TicketRequest
 from fpga_pool.model.messages.usage import UsagePage
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.quotas import DEFAULT_LIMITS, UNLIMITED, ProjectLimits, QuotaLimits
@@ -275,3 +276,28 @@ def test_a_repeat_among_requests_that_are_admitted_together_is_refused_by_itself
     assert {type(one) for one in found[:2]} == {Batch, DuplicateId}
     assert isinstance(found[2], Batch)
     assert used(running)["jobs"] == 2
+
+
+@pytest.mark.parametrize("kind", ["dry run", "tickets"])
+def test_keystone_is_asked_before_a_transaction_begins_and_before_a_dry_run_has_its_turn(running, until, kind):
+    agent, reading, asked = running.host(), set(), []
+    batch = running.create(agent, "sha256")
+    until(lambda: running.states(batch) == ["WAITING_INPUT"])
+
+    def limits(project_id):
+        with running.service.dry_runs.turn("other"):
+            asked.append(threading.get_ident() in reading)
+        return ProjectLimits(QuotaLimits(), DEFAULT_LIMITS)
+
+    running.service.unified_limits = limits
+    event.listen(running.store.engine, "before_cursor_execute", lambda *call: reading.add(threading.get_ident()))
+    reading.clear()
+    if kind == "dry run":
+        running.api.plan_batch(running.request(agent, "sha256"))
+    else:
+        (job,) = running.jobs(batch)
+        reading.clear()
+        running.api.tickets(
+            "p", batch.uuid, [TicketRequest(job=job.uuid, purpose="send", source_address="192.0.2.9", source_port=9)]
+        )
+    assert asked == [False]
