@@ -192,8 +192,10 @@ class Store:
         with translated(), self._single_reads.connect() as connection:
             reads = Reads(connection, "")
             seen = reads.generations()
-            if changed_after is not None and seen == changed_after:
-                return [], seen
+            if changed_after is not None:
+                if seen == changed_after:
+                    return [], seen
+                changed_after = {shard: at for shard, at in changed_after.items() if shard in seen}
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
     def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:

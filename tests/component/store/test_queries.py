@@ -10,6 +10,7 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
+from fpga_pool.store.statements import jobs_of_batch
 
 
 def of_a(**wanted):
@@ -196,3 +197,13 @@ def test_changed_jobs_are_those_of_the_batch_since_the_generations_that_were_see
     assert [job.uuid for job in changed] == [second.uuid]
     assert later == {shard.name: seen[shard.name] + 1}
     assert store.changed_jobs(batch.uuid, changed_after=later) == ([], later)
+
+
+def test_what_was_seen_of_shards_that_do_not_exist_costs_no_statement_of_its_own(store, saved, make):
+    batch, *_ = saved(*(batch := make.batch(jobs=2), *make.jobs(batch, 2)))
+    _, seen = store.changed_jobs(batch.uuid)
+    kept = jobs_of_batch.cache_info().currsize
+    for others in (1, 30, 1500):  # more than SQLite takes in one statement
+        claimed = seen | {f"none-{number}": 0 for number in range(others)}
+        assert store.changed_jobs(batch.uuid, changed_after=claimed) == ([], seen)
+    assert jobs_of_batch.cache_info().currsize <= kept + 1
