@@ -17,7 +17,7 @@ from fpga_pool.model import exceptions
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.rpc.bounded import GRACE_S
 from fpga_pool.rpc.identity import Identity, Signer
-from fpga_pool.rpc.transport import EXCHANGE, GREETING, TOGETHER, VERSION
+from fpga_pool.rpc.transport import EXCHANGE, GREETING, TOGETHER, VERSION, MessagingError
 
 #: Messages that may be under way before calls gather, and calls that one message has at most.
 UNDER_WAY, MOST = 2, 32
@@ -134,16 +134,7 @@ class Gatherer:
         return [first, *(self._waiting.popleft() for _ in range(min(len(self._waiting), MOST - 1)))]
 
     def _send(self, group: Sequence[Call]) -> None:
-        try:
-            if len(group) == 1:
-                group[0].answer = self._ask(group[0].method, group[0].arguments, group[0].ids)
-            else:
-                calls = [(dict(call.ids), {"method": call.method, "args": call.arguments}) for call in group]
-                for call, part in zip(group, self._ask(TOGETHER, {"calls": calls}, {}), strict=True):
-                    call.answer, call.error = part.get("answer"), _error(part) if "error" in part else None
-        except BaseException as error:
-            for call in group:
-                call.error = error
+        self._carry_out(group)
         with self._lock:
             self._under_way -= 1
             others = self._next(self._waiting[0]) if self._waiting and self._under_way < UNDER_WAY else ()
@@ -152,6 +143,32 @@ class Gatherer:
             others[0].told.set()
         for call in group:
             call.told.set()
+
+    def _carry_out(self, group: Sequence[Call]) -> None:
+        """Give each call of a message its answer or its error."""
+        try:
+            if len(group) == 1:
+                group[0].answer = self._ask(group[0].method, group[0].arguments, group[0].ids)
+            else:
+                calls = [(dict(call.ids), {"method": call.method, "args": call.arguments}) for call in group]
+                for call, part in zip(group, self._ask(TOGETHER, {"calls": calls}, {}), strict=True):
+                    call.answer, call.error = part.get("answer"), _error(part) if "error" in part else None
+        except (MessagingError, FpgaPoolError) as error:
+            _fail(group, error)
+        except Exception as error:
+            if len(group) == 1:
+                _fail(group, error)
+                return
+            # One of them cannot be signed or written, so that nothing was sent: the others have no part in that.
+            for call in group:
+                self._carry_out([call])
+        except BaseException as error:
+            _fail(group, error)
+
+
+def _fail(group: Sequence[Call], error: BaseException) -> None:
+    for call in group:
+        call.error = error
 
 
 def _error(part: Mapping[str, Any]) -> FpgaPoolError:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from flask import current_app
+from msgspec import Meta
 
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.operation import (
@@ -24,7 +25,9 @@ from fpga_pool.api.operation import (
     state_of,
 )
 from fpga_pool.api.personas import MEMBER, PROJECT, READER, Persona
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import Count, Text
 from fpga_pool.model.messages.plans import PlannedBatch, PlannedGang, PlannedPipeline, PlannedTask
 from fpga_pool.model.messages.queries import (
     BatchQuery,
@@ -142,6 +145,9 @@ def _create_pipeline(call: Call) -> Batch:
 
 # ---- Jobs and tickets of a batch
 
+#: By shard, of which no pool has so many.
+_Generations = Annotated[dict[Text, Count], Meta(max_length=1000)]
+
 
 def _jobs(call: Call) -> Any:
     states = [JobState(state_of(JobState, text)) for text in call.query.state]
@@ -161,11 +167,10 @@ def _seen(text: str | None) -> dict[str, int] | None:
     if not text:
         return None if text is None else {}
     try:
-        seen = json.loads(base64.urlsafe_b64decode(text))
-    except (ValueError, RecursionError):
-        seen = None
-    if not isinstance(seen, dict) or not all(type(n) is int and 0 <= n < 2**63 for n in seen.values()):
-        raise InvalidInput(f"changed_after: expected the `seen` value of an earlier response, found {text[:20]!r}")
+        seen: dict[str, int] = read(_Generations, json.loads(base64.urlsafe_b64decode(text)), "changed_after")
+    except (ValueError, RecursionError, InvalidInput):
+        complaint = f"changed_after: expected the `seen` value of an earlier response, found {text[:20]!r}"
+        raise InvalidInput(complaint) from None
     return seen
 
 

@@ -178,8 +178,9 @@ def test_jobs_that_changed_after_what_was_seen_are_told(api, created, pool):
     assert after["seen"] != before["seen"]
 
 
-def seen_at(generation):
-    return base64.urlsafe_b64encode(json.dumps({"default": generation}).encode()).decode()
+def seen_at(generation, *shards):
+    seen = dict.fromkeys(shards or ["default"], generation)
+    return base64.urlsafe_b64encode(json.dumps(seen).encode()).decode()
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,9 @@ def seen_at(generation):
         "changed_after=WzFd",
         f"changed_after={seen_at(2**63)}",
         f"changed_after={seen_at(-1)}",
+        f"changed_after={seen_at(1, chr(0xD800))}",
+        f"changed_after={seen_at(1, 'x' * 256)}",
+        f"changed_after={seen_at(1, *map(str, range(1001)))}",
         "wait_s=x",
         "wait_s=-1",
         "wait_s=nan",

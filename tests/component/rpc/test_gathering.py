@@ -189,6 +189,15 @@ def test_calls_of_traced_requests_share_a_message(pool, callers):
     assert sent == [TOGETHER]
 
 
+def test_a_call_that_cannot_be_signed_fails_alone(pool, callers):
+    _, caller, sent = pool
+    broken, *good = callers.submit(caller.job, "p", "\ud800"), *(callers.submit(caller.batches, {}) for _ in range(3))
+    assert [one.result() for one in good] == [[], [], []]
+    assert isinstance(broken.exception(), UnicodeEncodeError)
+    assert sent[0] == TOGETHER
+    assert sorted(sent[1:]) == ["batches", "batches", "batches", "job"]
+
+
 def test_a_defect_in_one_call_of_a_message_says_nothing_and_leaves_others_alone(pool, callers):
     _, caller, sent = pool
     broken, good = callers.submit(caller.batch_detail, "p", "secret"), callers.submit(caller.batches, {})
