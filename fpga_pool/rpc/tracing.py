@@ -1,8 +1,11 @@
 """Request ids across RPC: the log lines of a scheduler carry the id of the REST request, or of Nova's, behind a call.
 
 So do the events that the request causes, and the commands that it has agents execute.  The ids are not covered by the
-signature of the call: nothing but what people read depends on them.  Traces of OSProfiler go the same way, signed with
-a key of their own (`hmac_keys` of [profiler]); it is loaded only where it is enabled, for it takes 8 MB.
+signature of the call: nothing but what people read depends on them.  Events have those of calls alone that the gate has
+admitted from the API or from Nova, so that no agent can name an operator's request as the cause of what it does.
+
+Traces of OSProfiler go the same way, signed with a key of their own (`hmac_keys` of [profiler]); it is loaded only
+where it is enabled, for it takes 8 MB.
 """
 
 import re
@@ -17,17 +20,20 @@ from oslo_context.context import RequestContext, get_current
 
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.history import NO_CAUSE, Cause
+from fpga_pool.rpc.identity import Role
 
 # ---- Request ids
 
 _NAMES = ("request_id", "global_request_id")
+#: The roles that requests are made to.
+_ASKED = frozenset({Role.API, Role.NOVA})
 _ID = re.compile(r"req-[0-9A-Za-z-]{1,60}\Z")
 
 
 class _CallContext(RequestContext):
     """What a thread works on that answers a call."""
 
-    #: Whether the call was sent with the id of a request; otherwise its id is one for log lines alone.
+    #: Whether the call was sent for a request, by one who may say so; otherwise its id is one for log lines alone.
     of_request = False
 
 
@@ -41,16 +47,19 @@ def current_ids() -> dict[str, str]:
     return ids
 
 
-def follow(sent: Mapping[str, Any]) -> None:
-    """Let the log lines of this thread carry the ids that a call was sent with, or a new id where it has none."""
+def follow(sent: Mapping[str, Any], role: str = "") -> None:
+    """Let the log lines of this thread carry the ids that a call was sent with, or a new id where it has none.
+
+    `role` is that of its sender, once the call was admitted.
+    """
     given = {name: sent.get(name) for name in _NAMES}
     good = {name: value if isinstance(value, str) and _ID.match(value) else None for name, value in given.items()}
     context = _CallContext(request_id=good["request_id"], global_request_id=good["global_request_id"])
-    context.of_request = good["request_id"] is not None
+    context.of_request = good["request_id"] is not None and role in _ASKED
 
 
 def causing_request() -> Cause:
-    """Return the request that the call was sent for which the calling thread answers."""
+    """Return the request that the call was sent for which the calling thread answers, if the API or Nova sent it."""
     context = get_current()
     if not isinstance(context, _CallContext) or not context.of_request:
         return NO_CAUSE

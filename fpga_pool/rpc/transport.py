@@ -260,8 +260,7 @@ class _Dispatcher(messaging.RPCDispatcher):
     ) -> None:
         super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
         self._topic, self._gate = topic, gate
-        self._refusals = refusals
-        self._trace_keys = trace_keys
+        self._refusals, self._trace_keys = refusals, trace_keys
         self._threads = ThreadPoolExecutor(_TOGETHER_THREADS, "rpc-together")
 
     def dispatch(self, incoming: Any) -> Any:
@@ -272,6 +271,7 @@ class _Dispatcher(messaging.RPCDispatcher):
             _require_call(incoming)
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
+                follow(incoming.ctxt, incoming.ctxt["role"])
                 incoming.client_timeout = silence_s if silence_s in range(2, 3600) else None  # its caller hears of it
             parts = _parts(incoming)
         except (InvalidInput, Unauthenticated) as error:
@@ -288,7 +288,7 @@ class _Dispatcher(messaging.RPCDispatcher):
         return [self._outcome(parts[0]), *(other.result() for other in others)]
 
     def _outcome(self, part: Any) -> dict[str, Any]:
-        follow(part.ctxt)
+        follow(part.ctxt, part.ctxt["role"])
         try:
             _require_call(part)
             self._gate.require_role(part.ctxt["role"], part.message["method"])

@@ -34,7 +34,7 @@ class Endpoint:
         return 2 * number
 
     @answers
-    def ids(self, context: dict) -> dict[str, str]:
+    def ids(self, context: dict, host: str = "") -> dict[str, str]:
         return current_ids() | {"cause": causing_request().request_id}
 
 
@@ -77,6 +77,13 @@ def test_what_is_right_is_answered_and_not_counted(call, refusals):
 def test_a_call_carries_the_ids_of_its_request(call):
     ids = {"request_id": f"req-{uuid4()}", "global_request_id": f"req-{uuid4()}"}
     assert call("ids", ids=ids) == ids | {"cause": ids["request_id"]}
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER])
+def test_only_who_is_asked_by_people_names_the_cause_of_events(call, role):
+    ids = {"request_id": f"req-{uuid4()}", "global_request_id": f"req-{uuid4()}"}
+    host = {"host": "one"} if role is Role.AGENT else {}
+    assert call("ids", ids=ids, role=role, **host) == ids | {"cause": ""}
 
 
 def test_a_call_without_a_good_id_gets_one_of_its_own(call):

@@ -8,6 +8,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, Contended, ServiceUnavailable
 from fpga_pool.model.objects.history import NO_CAUSE
+from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.tracing import follow
 from fpga_pool.services.scheduler.writer import ATTEMPTS, GROUP, ShardWriter
 
@@ -81,7 +82,7 @@ def test_what_waits_shares_a_transaction_and_each_gets_its_own_answer(log, at_on
 
 def test_each_work_in_a_shared_transaction_has_its_own_request(log, writer, until):
     def ask(request_id):
-        follow({"request_id": request_id})
+        follow({"request_id": request_id}, Role.API)
         return writer.run(lambda tx: tx.cause.request_id)
 
     with ThreadPoolExecutor(5) as threads:
