@@ -66,8 +66,9 @@ ProjectId = Annotated[
         description="1 to 64 letters, digits, dots, dashes, underscores or @",
     ),
 ]
-#: What databases and terminals do not take: control characters, halves of surrogate pairs.
-_NOT_PLAIN = r"\u0000-\u001f\u007f\ud800-\udfff"
+#: What databases and terminals do not take, or take for another line or another order of the letters: control
+#: characters, separators of lines, marks of the direction of writing, halves of surrogate pairs.
+_NOT_PLAIN = r"\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _PLAIN_TEXT = rf"^[^{_NOT_PLAIN}]*\Z"
 Text = Annotated[
     str, Meta(max_length=255, pattern=_PLAIN_TEXT, description="at most 255 characters, no control characters")
