@@ -25,7 +25,7 @@ class HardwareCalls:
         """Return the schedulers, the agents and the processes of the API."""
 
     def announce(self, process: ProcessId, *, ending: bool = False) -> None:
-        """Say that this process of the API lives, or that it ends; which host it is on says the signature."""
+        """Say that this process of the API lives, or that it ends, on the host in whose name it signs."""
 
     def purge(self, request: PurgeRequest) -> Purge:
         """Remove what ended long ago, for a few seconds; it may not be `complete` then."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from fpga_pool.model.codec import read
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, NotFound
-from fpga_pool.model.fields import ProcessId, ProjectId
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.fields import HostName, ProcessId, ProjectId
 from fpga_pool.model.messages.counters import HostLoad
 from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.requests import EventPage, Page, Service, SlotDetail
@@ -19,6 +19,7 @@ from fpga_pool.model.objects.history import HistoryEntry, PoolEvents
 from fpga_pool.model.objects.hosts import ApiProcess, api_process_name, superfluous_processes
 from fpga_pool.model.objects.pool import Host, Slot
 from fpga_pool.model.preconditions import Seen
+from fpga_pool.model.rest import date
 from fpga_pool.model.rules.shared.cards import (
     card_detail,
     cards,
@@ -83,8 +84,9 @@ class HardwareRequests:
     @answers
     def announce(self, context: Context, process: ProcessId, ending: bool) -> None:
         store, now_s = self._service.store, self._service.clock()
-        # Its own name, which is signed, and the time of the pool: it has no say in what is known of any other process.
-        name = api_process_name(context["name"], process)
+        # The time is that of the pool.  The name is signed, but with a key that all processes of the API share and that
+        # is good for any name: what is known of them is what they say.
+        name = api_process_name(read(HostName, context["name"], "name"), process)
         if ending:
             store.forget(ApiProcess, name)
             return
@@ -221,7 +223,9 @@ class HardwareRequests:
 
     @answers
     def purge(self, context: Context, request: PurgeRequest) -> Purge:
-        until_s = time.monotonic() + PURGE_S
+        until_s, now_s = time.monotonic() + PURGE_S, self._service.clock()
+        if request.ended_before > now_s:
+            raise InvalidInput(f"ended_before: expected a time before the present one, {date(now_s)}")
 
         def is_over() -> bool:
             return time.monotonic() > until_s

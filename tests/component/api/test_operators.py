@@ -1,3 +1,4 @@
+import time
 import uuid
 from dataclasses import replace
 
@@ -5,6 +6,7 @@ import pytest
 
 from fpga_pool.api.app import create_app
 from fpga_pool.model.objects.pool import Lease, LeaseKind
+from fpga_pool.model.rest import date
 
 
 @pytest.fixture
@@ -216,3 +218,14 @@ def test_an_instance_is_shown_with_its_slots_to_its_own_project(api, leased, poo
     }
     assert api.get(f"/v1/instances/{vm}", headers={"X-Project-Id": "other"}).status_code == 404
     assert api.get(f"/v1/instances/{vm}?project_id=all").status_code == 200
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_only_what_is_past_is_purged(api, dry_run):
+    def purge(before_s):
+        return api.post("/v1/purges", json={"ended_before": date(before_s), "dry_run": dry_run})
+
+    refused = purge(time.time() + 60.0)
+    complaint = "ended_before: expected a time before the present one, 20"
+    assert (refused.status_code, refused.json["errors"][0]["detail"][: len(complaint)]) == (400, complaint)
+    assert purge(time.time() - 60.0).status_code == 200
