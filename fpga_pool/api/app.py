@@ -20,7 +20,15 @@ from fpga_pool.api.openapi import openapi
 from fpga_pool.api.operation import Call, Operation
 from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import RAISED
-from fpga_pool.api.policies import RAISE, Authorizer, default_enforcer, names_projects, rule_name, rule_of_others
+from fpga_pool.api.policies import (
+    RAISE,
+    Authorizer,
+    default_enforcer,
+    names_projects,
+    purges_projects,
+    rule_name,
+    rule_of_others,
+)
 from fpga_pool.api.rates import Places, RequestRates
 from fpga_pool.metrics import table
 from fpga_pool.metrics.instruments import Instruments
@@ -115,7 +123,7 @@ def _view(
     operation: Operation, authorizer: Authorizer, rates: RequestRates, places: Places
 ) -> Callable[..., ResponseReturnValue]:
     """Return what Flask calls for an operation."""
-    of_projects = names_projects(operation)
+    of_projects, purges = names_projects(operation), purges_projects(operation)
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
         caller = context.identify()
@@ -129,6 +137,9 @@ def _view(
         body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
         if (getattr(body, "priority", None) or 0) > 0:
             authorizer.require(RAISE, RAISED, caller)
+        purged = getattr(body, "project_id", None)
+        if purges and (purged is None or purged != caller.project_id):
+            authorizer.require(*rule_of_others(operation), caller)
         with places.taken(project_id, getattr(query, "wait_s", 0.0)) as wait_s:
             answer = thing = operation.handle(Call(known, query, body, wait_s, _seen(operation)))
         if operation.key:

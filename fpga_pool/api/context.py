@@ -32,6 +32,8 @@ class Tenant:
 
     project_id: str
     user_id: str
+    #: Whether the token is of system scope; one of a domain alone has neither.
+    of_system: bool = False
 
 
 def provide_scheduler(app: Flask, scheduler: SchedulerAPI) -> None:
@@ -92,7 +94,7 @@ def identify() -> RequestContext:
             roles=request.headers.get("X-Roles", ALL_ROLES).split(","),
             system_scope="all" if system else None,
         )
-    g.tenant = Tenant(caller.project_id or "", caller.user_id or "")
+    g.tenant = Tenant(caller.project_id or "", caller.user_id or "", of_system=bool(caller.system_scope))
     return caller
 
 

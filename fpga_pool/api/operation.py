@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from flask import request
 
 from fpga_pool.api.context import scheduler, tenant
 from fpga_pool.api.personas import ALL, Persona
-from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.exceptions import Forbidden, InvalidInput, NotFound
 from fpga_pool.model.messages.queries import EventQuery, NoQuery, WorkEventQuery, WorkQuery
 from fpga_pool.model.messages.requests import JobDetail, Page
 from fpga_pool.model.objects.history import HistoryEntry
@@ -129,8 +129,10 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
 def chosen_project(wanted: str | None) -> str | None:
     """Return whose objects a request is about: the caller's own, unless the policy has allowed another; None = all.
 
-    A caller of system scope has no own ones.
+    A caller of system scope has no own ones: without a choice those of all projects are meant.
     """
+    if not (wanted or tenant().project_id or tenant().of_system):
+        raise Forbidden("a token of a project, or of system scope, is required")
     return None if wanted == ALL else wanted or tenant().project_id or None
 
 
@@ -159,7 +161,7 @@ def link_to(path: str, limit: int, marker: object) -> dict[str, str]:
     """Return the link to the page of the same list that begins after a marker."""
     parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
     parameters += [("limit", str(limit)), ("marker", str(marker))]
-    return {"rel": "next", "href": f"{path}?{urlencode(parameters)}"}
+    return {"rel": "next", "href": f"{quote(path)}?{urlencode(parameters)}"}
 
 
 def _key(listed: Any) -> str:

@@ -40,10 +40,11 @@ CATALOGUE = Persona("rule:project_reader or rule:system_reader or rule:service o
 INSPECTOR = Persona("rule:admin or rule:service or rule:system_reader", (PROJECT, SYSTEM))
 #: Designs, which operators decide on and auditors look at.
 DESIGNS = Persona("rule:project_reader or rule:system_reader or rule:admin", (PROJECT, SYSTEM))
-#: What is done to other projects' objects, with their id or `ALL` as the parameter project_id: see them, end them.
+#: What is done to other projects' objects, with their id or `ALL` as the parameter project_id: see them, end them,
+#: purge what has ended.
 #: A token of system scope has no project: all that its operations allow it is of others.
 OTHER_PROJECTS = Persona("rule:admin or rule:system_reader", (PROJECT, SYSTEM))
-END_OTHER_PROJECTS = Persona("rule:admin", (PROJECT,))
+END_OTHER_PROJECTS = Persona("rule:admin", (PROJECT, SYSTEM))
 ALL = "all"
 OPERATOR = Persona("rule:admin", (PROJECT, SYSTEM))
 

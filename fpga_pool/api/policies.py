@@ -18,6 +18,7 @@ from fpga_pool.api.operations import OPERATIONS
 from fpga_pool.api.personas import END_OTHER_PROJECTS, OTHER_PROJECTS, RAISED, Persona, base_rules
 from fpga_pool.model.codec import hints_of
 from fpga_pool.model.exceptions import Forbidden, InvalidInput
+from fpga_pool.model.messages.purge import PurgeRequest
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ def rule_name(operation: Operation) -> str:
 def names_projects(operation: Operation) -> bool:
     """Return whether an operation can be about objects of other projects."""
     return "project_id" in hints_of(operation.query)
+
+
+def purges_projects(operation: Operation) -> bool:
+    """Return whether an operation is about the project that its body names, or about all of them."""
+    return operation.body is PurgeRequest
 
 
 def rule_of_others(operation: Operation) -> tuple[str, Persona]:
@@ -68,12 +74,16 @@ def list_rules() -> list[policy.RuleDefault]:
             operations=[
                 {"method": one.method, "path": _documented(one)}
                 for one in OPERATIONS
-                if names_projects(one) and rule_of_others(one)[0] == name
+                if (names_projects(one) or purges_projects(one)) and rule_of_others(one)[0] == name
             ],
         )
         for name, persona, description in (
             (OTHERS, OTHER_PROJECTS, "List and show objects of other projects."),
-            (END_OTHERS, END_OTHER_PROJECTS, "Cancel work, and remove designs, of other projects."),
+            (
+                END_OTHERS,
+                END_OTHER_PROJECTS,
+                "Cancel work, remove designs, and purge what has ended, of other projects or of all.",
+            ),
         )
     ]
     raised = policy.DocumentedRuleDefault(

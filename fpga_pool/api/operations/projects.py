@@ -1,5 +1,6 @@
 """Operations on what projects may do and have done: events, counts, rates, quotas, usage."""
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,7 +20,7 @@ from fpga_pool.api.operation import (
 from fpga_pool.api.personas import INSPECTOR, OPERATOR, READER
 from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.fields import ProjectId
+from fpga_pool.model.fields import LATEST, ProjectId
 from fpga_pool.model.messages.purge import Purge, PurgeRequest
 from fpga_pool.model.messages.queries import (
     FlowQuery,
@@ -38,6 +39,11 @@ from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.rest import as_request, show
 
 
+def _within(at: datetime | None) -> float | None:
+    """Return a time in seconds since the epoch, or the nearest one at which something may have happened."""
+    return None if at is None else min(max(at.timestamp(), 0.0), LATEST)
+
+
 def _pool_events(call: Call) -> dict[str, Any]:
     query: PoolEventQuery = call.query
     found = scheduler().pool_events(
@@ -47,8 +53,8 @@ def _pool_events(call: Call) -> dict[str, Any]:
             name=query.name,
             host=query.host,
             event=query.event,
-            since=None if query.since is None else query.since.timestamp(),
-            until=None if query.until is None else query.until.timestamp(),
+            since=_within(query.since),
+            until=_within(query.until),
             limit=query.limit,
             marker=query.marker,
         )
@@ -90,8 +96,8 @@ def _usage(call: Call) -> dict[str, Any]:
         after = project, function
     page = UsagePage(
         project_id=chosen_project(query.project_id),
-        begin_at=None if query.start is None else query.start.timestamp(),
-        end_at=None if query.end is None else query.end.timestamp(),
+        begin_at=_within(query.start),
+        end_at=_within(query.end),
         after=after,
         limit=query.limit,
         descending=query.sort.endswith(":desc"),

@@ -3,6 +3,7 @@
 import pytest
 
 from fpga_pool.api.app import create_app
+from fpga_pool.api.operation import link_to
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.objects.history import EVENTFUL
 from support.permissions import BODIES
@@ -225,3 +226,15 @@ def test_pages_of_events_of_all_objects_join_to_the_whole_list(api, slot, limit)
 )  # fmt: skip
 def test_a_page_of_all_events_that_cannot_be_right_is_refused(api, query):
     assert api.get(f"/v1/events?{query}").status_code == 400
+
+
+def test_events_may_be_asked_for_between_any_two_times(api, slot):
+    query = {"project_id": "all", "kind": "slot", "since": "1969-01-01T00:00:00Z"}
+    ever = api.get("/v1/events", query_string=query | {"until": "9999-12-31T23:59:59.999999Z"})
+    assert names(ever) == names(api.get("/v1/events?project_id=all&kind=slot")) == STEPS[::-1]
+
+
+def test_the_next_page_of_a_function_with_any_name_is_that_of_this_function(api):
+    with api.application.test_request_context("/?event=Refitted"):
+        link = link_to("/v1/functions/a?b#c d/events", 1, 0)["href"]
+    assert link == "/v1/functions/a%3Fb%23c%20d/events?event=Refitted&limit=1&marker=0"

@@ -53,6 +53,13 @@ def test_impossible_parameters_are_refused(api, query):
     assert api.get(f"/v1/usage?{query}").status_code == 400
 
 
+def test_a_period_may_begin_and_end_at_any_time(api):
+    early = api.get("/v1/usage?start=1969-01-01T00:00:00Z&end=1970-01-03T00:00:00Z")
+    assert keys(early) == [("demo", "aes"), ("demo", "sha256")]
+    late = api.get("/v1/usage?start=9999-12-30T00:00:00Z&end=9999-12-31T23:59:59.999999Z")
+    assert (late.status_code, keys(late)) == (200, [])
+
+
 def test_the_client_reads_all_pages(used, client, monkeypatch):
     monkeypatch.setattr("fpga_pool.client.api._PAGE", 1)
     assert [one.function for one in client.usage(start=0.0, end=172800.0)] == ["aes", "sha256"]
