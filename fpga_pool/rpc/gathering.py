@@ -26,7 +26,7 @@ PATIENCE_S = 0.05
 #: Calls that take a few milliseconds, as long as they do not wait for changes.
 SHORT = frozenset(
     [
-        *("batches", "batch_detail", "batch_jobs", "cancel_batch", "confirm_results", "create_batch", "job", "jobs"),
+        *("batches", "batch_detail", "batch_jobs", "cancel_batch", "confirm_results", "create_batch", "job"),
         *("cards", "card", "functions", "gangs", "gang", "hosts", "quota", "slots", "slot", "tasks", "task", "tickets"),
     ]
 )

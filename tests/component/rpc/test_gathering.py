@@ -111,7 +111,8 @@ def test_calls_that_others_would_wait_for_are_made_alone():
     assert gatherer.takes("slots", {})
     gatherer.call("slots", {"length": LONG_ANSWER}, {})
     assert not gatherer.takes("slots", {})
-    assert gatherer.takes("jobs", {})
+    assert gatherer.takes("tasks", {})
+    assert not gatherer.takes("jobs", {})  # what each of them waits for is worked out
 
 
 class Endpoint:

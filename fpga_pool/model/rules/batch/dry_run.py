@@ -114,7 +114,7 @@ class DryRun:
         with context.reading(shard) as tx:
             functions = {job.function for job in unplaced}
             detail = batch_detail(tx, self._batch, functions, context.catalogue, context.now_s)
-            waiting = {function for batch in tx.pending_batches().values() for function in batch.functions}
+            wanted = {function for batch in tx.pending_batches().values() for function in batch.functions}
         if unplaced and not self._is_planned:
             self._reasons.append(f"policy {self._batch.policy} plans nothing: each job gets a place when one is free")
             self._expected_at += [] if detail.expected_at is None else [detail.expected_at]
@@ -122,7 +122,7 @@ class DryRun:
             self._reasons.append(detail.pending_reason)
         if self._batch.withheld:
             self._reasons.append(f"{self._batch.withheld}: planned as if it was not")
-        if waiting & {job.function for job in self._jobs}:
+        if wanted & {job.function for job in self._jobs}:
             self._reasons.append("other jobs wait for the same slots, and may be planned first")
 
 
@@ -148,7 +148,7 @@ def batch_detail(
     `functions` are those of its jobs in state PENDING.  A job can begin when one of the slots that its function fits is
     free of the jobs that are planned there; a policy may know better.
     """
-    reason, expected_at = _waiting(tx, batch, functions, catalogue, now_s)
+    reason, expected_at = waiting(tx, batch, functions, catalogue, now_s)
     ends_at = tx.planned_end(batch.uuid)
     last_s = batch.ended_at if batch.state in ENDED_BATCHES else max(now_s, ends_at or now_s)
     return BatchDetail(
@@ -156,10 +156,10 @@ def batch_detail(
     )
 
 
-def _waiting(
+def waiting(
     tx: Transaction, batch: Batch, functions: Collection[str], catalogue: Catalogue, now_s: float
 ) -> tuple[str, float | None]:
-    """Return why jobs of a batch wait, and when the first of them is expected to begin."""
+    """Return why jobs of a batch, of these functions, wait, and when the first of them is expected to begin."""
     if not functions:
         return "", None
     if batch.withheld:

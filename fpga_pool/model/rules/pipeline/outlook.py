@@ -1,16 +1,16 @@
 """What can be said of a pipeline, or a job, that is stored: why it waits, and when it can begin."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail, TaskDetail
+from fpga_pool.model.messages.requests import BatchDetail, JobDetail, PipelineDetail
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, PIPELINE_POLICY, Batch, Job, JobState
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.dry_run import ABOUT_TO_BE_PLANNED, batch_detail
+from fpga_pool.model.rules.batch.dry_run import ABOUT_TO_BE_PLANNED, batch_detail, waiting
 from fpga_pool.model.rules.pipeline.edges import ready
-from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.model.rules.task.decisions import Outlook, task_outlooks, task_view
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 
@@ -19,35 +19,68 @@ WAITS_FOR_RESULTS = "subtasks wait for the results of others"
 
 def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) -> JobDetail:
     """Return a job of the shard with why it waits, and when it is expected to begin."""
-    if job.state is not JobState.PENDING:
-        return JobDetail(job=job, pending_reason="", expected_at=job.expected_at)
-    batch = tx.batch(job.batch_uuid)
-    found: BatchDetail | TaskDetail
-    if batch.policy == TASK_POLICY:
-        found = task_detail(tx, batch.uuid, catalogue, now_s)
-    elif batch.policy == PIPELINE_POLICY:
-        found = pipeline_outlook(tx, batch, tx.batch_jobs(batch.uuid), catalogue, now_s, only=job.uuid)
-    else:
-        found = batch_detail(tx, batch, {job.function}, catalogue, now_s)
-    reason = found.pending_reason or job.reason or ABOUT_TO_BE_PLANNED
-    return JobDetail(job=job, pending_reason=reason, expected_at=found.expected_at)
+    return job_details(tx, [job], catalogue, now_s)[0]
 
 
 def job_details(tx: Transaction, jobs: Iterable[Job], catalogue: Catalogue, now_s: float) -> list[JobDetail]:
-    """Return jobs of the shard as `job_detail` does, with what they wait for worked out once for each batch.
-
-    Of a batch, jobs of the same function wait for the same; each subtask of a pipeline for its own predecessors.
-    """
-    once = cast("Transaction", _ReadOnce(tx))
-    found: dict[tuple[str, str, str, str], JobDetail] = {}
+    """Return jobs of the shard as `job_detail` does; what several of them wait for is worked out once."""
+    outlooks = _Outlooks(cast("Transaction", _ReadOnce(tx)), catalogue, now_s)
     details = []
     for job in jobs:
-        own = job.uuid if job.state is not JobState.PENDING or job.predecessors else ""
-        alike = job.batch_uuid, job.function, job.reason, own
-        if alike not in found:
-            found[alike] = job_detail(once, job, catalogue, now_s)
-        details.append(changed(found[alike], job=job))
+        reason, expected_at = "", job.expected_at
+        if job.state is JobState.PENDING:
+            because, expected_at = outlooks.of(job)
+            reason = because or job.reason or ABOUT_TO_BE_PLANNED
+        details.append(JobDetail(job=job, pending_reason=reason, expected_at=expected_at))
     return details
+
+
+class _Outlooks:
+    """Why jobs in state PENDING wait, and when they can begin.
+
+    Of a batch, jobs of the same function wait for the same; a subtask of a pipeline for its own predecessors as well.
+    """
+
+    def __init__(self, tx: Transaction, catalogue: Catalogue, now_s: float) -> None:
+        self._tx, self._catalogue, self._now_s = tx, catalogue, now_s
+        #: By batch and function.
+        self._places: dict[tuple[str, str], Outlook] = {}
+        self._subtasks: dict[str, _Subtasks] = {}
+        #: By task, as far as it was asked for, and what yields the rest.
+        self._tasks: dict[str, Outlook] = {}
+        self._more_tasks: Iterator[tuple[str, Outlook]] | None = None
+
+    def of(self, job: Job) -> Outlook:
+        """Return why a job waits ("" = nothing is known), and when it can begin."""
+        batch = self._tx.batch(job.batch_uuid)
+        if batch.policy == TASK_POLICY:
+            return self._task(batch.uuid)
+        if batch.policy != PIPELINE_POLICY:
+            return self._place(batch, job)
+        if batch.uuid not in self._subtasks:
+            self._subtasks[batch.uuid] = _Subtasks(self._tx, self._tx.batch_jobs(batch.uuid), self._now_s)
+        subtasks = self._subtasks[batch.uuid]
+        if job.uuid not in subtasks.waiting:
+            return "", None
+        if job.uuid in subtasks.able:
+            return self._place(batch, job)
+        if batch.withheld:
+            return batch.withheld, None
+        return WAITS_FOR_RESULTS, subtasks.next_begin([job])
+
+    def _place(self, batch: Batch, job: Job) -> Outlook:
+        alike = batch.uuid, job.function
+        if alike not in self._places:
+            self._places[alike] = waiting(self._tx, batch, {job.function}, self._catalogue, self._now_s)
+        return self._places[alike]
+
+    def _task(self, uuid: str) -> Outlook:
+        if self._more_tasks is None:
+            view = task_view(self._tx, self._catalogue, self._now_s)
+            self._more_tasks = iter(()) if view is None else task_outlooks(view)
+        while uuid not in self._tasks and (found := next(self._more_tasks, None)) is not None:
+            self._tasks[found[0]] = found[1]
+        return self._tasks.get(uuid, ("", None))
 
 
 class _ReadOnce:
@@ -87,29 +120,37 @@ def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_
 
 
 def pipeline_outlook(
-    tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float, only: str = ""
+    tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float
 ) -> BatchDetail:
     """Return a pipeline with its pending reason, expected start and end, and how late it is; `jobs` are all of it.
 
     Subtasks whose inputs are complete wait for a place, as jobs of a batch do.  Where there are none of these, the next
-    one begins when the results that it reads are planned to be there.  `only` is the uuid of the one that is asked for.
+    one begins when the results that it reads are planned to be there.
     """
-    living = {host.name for host in tx.hosts() if host.alive}
-    able = [job for job in ready(jobs, living) if only in ("", job.uuid)]
-    found = batch_detail(tx, pipeline, {job.function for job in able}, catalogue, now_s)
-    waiting = [job for job in jobs if job.state is JobState.PENDING and only in ("", job.uuid)]
-    if able or not waiting:
+    subtasks = _Subtasks(tx, jobs, now_s)
+    found = batch_detail(tx, pipeline, {job.function for job in subtasks.able.values()}, catalogue, now_s)
+    if subtasks.able or not subtasks.waiting:
         return found
     if pipeline.withheld:
         return changed(found, pending_reason=pipeline.withheld)
-    return changed(found, pending_reason=WAITS_FOR_RESULTS, expected_at=_next_begin(jobs, waiting, living, now_s))
+    begins_at = subtasks.next_begin(subtasks.waiting.values())
+    return changed(found, pending_reason=WAITS_FOR_RESULTS, expected_at=begins_at)
 
 
-def _next_begin(jobs: Sequence[Job], waiting: Sequence[Job], living: Collection[str], now_s: float) -> float | None:
-    """Return when the first subtask has all it reads; None while a predecessor of each of them has no place."""
-    there_at = {job.uuid: _there_at(job, living, now_s) for job in jobs}
-    begin_s = min(max(there_at[uuid] for uuid in job.predecessors) for job in waiting)
-    return begin_s if math.isfinite(begin_s) else None
+class _Subtasks:
+    """The subtasks of a pipeline that wait, and when the results that they read are there; `jobs` are all of it."""
+
+    def __init__(self, tx: Transaction, jobs: Sequence[Job], now_s: float) -> None:
+        living = {host.name for host in tx.hosts() if host.alive}
+        self.waiting = {job.uuid: job for job in jobs if job.state is JobState.PENDING}
+        #: Those of them whose inputs are complete.
+        self.able = {job.uuid: job for job in ready(jobs, living)}
+        self._there_at = {job.uuid: _there_at(job, living, now_s) for job in jobs}
+
+    def next_begin(self, waiting: Iterable[Job]) -> float | None:
+        """Return when the first of these has all it reads; None while a predecessor of each of them has no place."""
+        begin_s = min(max(self._there_at[uuid] for uuid in job.predecessors) for job in waiting)
+        return begin_s if math.isfinite(begin_s) else None
 
 
 def _there_at(job: Job, living: Collection[str], now_s: float) -> float:

@@ -187,14 +187,16 @@ def _ready_s(
 
 
 def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) -> Iterable[OlderWork]:
+    fitting: dict[str, frozenset[str]] = {}
     for batch in tx.pending_batches().values():
         if batch.policy == TASK_POLICY:
             continue
         for name in sorted(batch.functions & catalogue.functions.keys()):
-            candidates = slots_by_host(slots, name, catalogue)
-            fitting = frozenset(slot.name for on_host in candidates for slot in on_host.slots)
-            if fitting:
-                yield OlderWork(batch.created_at, fitting)
+            if name not in fitting:
+                candidates = slots_by_host(slots, name, catalogue)
+                fitting[name] = frozenset(slot.name for on_host in candidates for slot in on_host.slots)
+            if fitting[name]:
+                yield OlderWork(batch.created_at, fitting[name])
 
 
 # Committing ----------------------------------------------------------------------------------------------------
@@ -254,7 +256,8 @@ def _place(
     batch = tx.batch(task.uuid)
     if batch.state is BatchState.PENDING:
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
-    places = list(share_places(tx, choice, shares, view.load_s[task.uuid]))
+    slots = [tx.slot(name) for name in choice.slots]
+    places = list(share_places(slots, choice, shares, view.load_s[task.uuid]))
     for place in places:
         withdraw_from_former_host(tx, place.share, place.slot.host)
         planned = Planned(
@@ -282,10 +285,9 @@ class SharePlace:
     end_s: float
 
 
-def share_places(tx: Transaction, choice: Choice, shares: Iterable[Job], load_s: float) -> Iterator[SharePlace]:
-    """Yield the places of all shares of a task, by index; its function takes `load_s` to load."""
-    task, count = choice.task, len(choice.slots)
-    slots = [tx.slot(name) for name in choice.slots]
+def share_places(slots: Sequence[Slot], choice: Choice, shares: Iterable[Job], load_s: float) -> Iterator[SharePlace]:
+    """Yield the places of all shares of a task on its slots, by index; its function takes `load_s` to load."""
+    task, count = choice.task, len(slots)
     start_s = choice.wait_s + (load_s if any(slot.function != task.function for slot in slots) else 0.0)
     share_s = choice.work_s / longest_queue(task.shares, count)
     before: Counter[str] = Counter()
@@ -300,12 +302,15 @@ def share_places(tx: Transaction, choice: Choice, shares: Iterable[Job], load_s:
 # Telling -------------------------------------------------------------------------------------------------------
 
 
+#: Why a task waits, and when it is expected to begin.
+Outlook = tuple[str, float | None]
+
+
 def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) -> TaskDetail:
     """Return a task of the shard with its pending reason and expected start."""
     task = tx.task(uuid)
-    because, expected_at = "", None
-    if task.state is TaskState.QUEUED and (view := task_view(tx, catalogue, now_s)) is not None:
-        because, expected_at = _outlook(view, task)
+    view = task_view(tx, catalogue, now_s) if task.state is TaskState.QUEUED else None
+    because, expected_at = ("", None) if view is None else task_outlook(view, uuid)
     slots = [lease.slot for lease in tx.leases(holders=[uuid])]
     return TaskDetail(
         task=task,
@@ -316,25 +321,31 @@ def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) 
     )
 
 
-def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
-    """Return why a task waits, and when it begins if all that wait get their slots in order of arrival."""
-    if asked.uuid in view.left_out:
-        return view.left_out[asked.uuid], None
-    if asked not in view.tasks[:OUTLOOK]:
-        return f"more than {OUTLOOK} tasks are ahead of it in the queue", None
+def task_outlook(view: TaskView, uuid: str) -> Outlook:
+    """Return the outlook of a task; nothing is known of one that is not among those that wait."""
+    return next((outlook for asked, outlook in task_outlooks(view) if asked == uuid), ("", None))
+
+
+def task_outlooks(view: TaskView) -> Iterator[tuple[str, Outlook]]:
+    """Yield the outlook of each task that waits, by uuid, if all get their slots in order of arrival."""
+    yield from ((uuid, (reason, None)) for uuid, reason in view.left_out.items())
+    yield from (
+        (task.uuid, (f"more than {OUTLOOK} tasks are ahead of it in the queue", None)) for task in view.tasks[OUTLOOK:]
+    )
     earliest = EarliestStart(view.candidates, view.ready_s)
-    for task in view.tasks:
-        count, work_s = quickest(view.shapes[task.uuid])
+    for task in view.tasks[:OUTLOOK]:
+        shapes = view.shapes[task.uuid]
+        count, work_s = quickest(shapes)
         found = earliest.find(task.function, task.topology, count)
         if found is None:
+            yield task.uuid, ("", None)
             continue
         wait_s, slots = found
-        if task.uuid == asked.uuid:
-            counts = " or ".join(str(count) for count, _ in view.shapes[task.uuid])
-            wish = "" if counts == "1" else f" with the required links ({task.topology})"
-            return f"{counts} slots for {task.function}{wish} are not free at the same time", view.now_s + wait_s
+        counts = " or ".join(str(count) for count, _ in shapes)
+        wish = "" if counts == "1" else f" with the required links ({task.topology})"
+        reason = f"{counts} slots for {task.function}{wish} are not free at the same time"
+        yield task.uuid, (reason, view.now_s + wait_s)
         earliest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
-    return "", None
 
 
 def quickest(shapes: Sequence[tuple[int, float]]) -> tuple[int, float]:

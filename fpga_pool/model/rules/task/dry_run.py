@@ -6,7 +6,7 @@ from fpga_pool.model.messages.plans import PlannedPart, PlannedTask
 from fpga_pool.model.objects.pool import Job
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.shared.dry_runs import DryRunContext, supposed
-from fpga_pool.model.rules.task.decisions import Choice, TaskView, quickest, share_places, task_detail
+from fpga_pool.model.rules.task.decisions import Choice, TaskView, quickest, share_places, task_outlook
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed, shared
 
@@ -27,20 +27,18 @@ def plan_task(task: Task, shares: Sequence[Job], context: DryRunContext) -> Plan
         raise AssertionError("a task that waits is decided on")
     look, decision = decided
     choice = next((one for one in decision.wanted or () if one.task.uuid == task.uuid), None)
-    with context.supposing(task.shard, suppose) as tx:
-        waits = _waits(tx, look.view, task, shares, context)
-        if choice is None:
-            return changed(waits, pending_reason=decision.explained(waits.pending_reason))
-        return _begins(tx, look.view, choice, shares, waits)
+    waits = _waits(look.view, task, shares)
+    if choice is None:
+        return changed(waits, pending_reason=decision.explained(waits.pending_reason))
+    return _begins(look.view, choice, shares, waits)
 
 
-def _waits(tx: Transaction, view: TaskView, task: Task, shares: Sequence[Job], context: DryRunContext) -> PlannedTask:
+def _waits(view: TaskView, task: Task, shares: Sequence[Job]) -> PlannedTask:
     """Return that a task waits, and why."""
-    detail = task_detail(tx, task.uuid, context.catalogue, context.now_s)
-    shapes = view.shapes.get(task.uuid, ())
-    expected_at = ends_at = detail.expected_at
-    if ends_at is not None:
-        ends_at += view.load_s[task.uuid] + quickest(shapes)[1]
+    reason, expected_at = task_outlook(view, task.uuid)
+    shapes, ends_at = view.shapes.get(task.uuid, ()), None
+    if expected_at is not None:
+        ends_at = expected_at + view.load_s[task.uuid] + quickest(shapes)[1]
     return PlannedTask(
         **shared(task, PlannedTask)
         | {"slots": None, "ends_at": ends_at, "input_bytes": sum(share.input_bytes for share in shares)},
@@ -48,16 +46,17 @@ def _waits(tx: Transaction, view: TaskView, task: Task, shares: Sequence[Job], c
         lower_bound_s=quickest(shapes)[1] if shapes else None,
         loads=0,
         dispatched_at=None,
-        pending_reason=detail.pending_reason,
+        pending_reason=reason,
         expected_at=expected_at,
         slot_list=(),
         share_list=tuple(PlannedPart(**shared(share, PlannedPart)) for share in shares),
     )
 
 
-def _begins(tx: Transaction, view: TaskView, choice: Choice, shares: Sequence[Job], waits: PlannedTask) -> PlannedTask:
+def _begins(view: TaskView, choice: Choice, shares: Sequence[Job], waits: PlannedTask) -> PlannedTask:
     """Return that a task gets its slots at once."""
-    places = list(share_places(tx, choice, shares, view.load_s[choice.task.uuid]))
+    seen = {slot.name: slot for on_host in view.candidates[choice.task.function] for slot in on_host.slots}
+    places = list(share_places([seen[name] for name in choice.slots], choice, shares, view.load_s[choice.task.uuid]))
     slots = {place.slot.name: place.slot for place in places}
     loading = {name for name, slot in slots.items() if slot.function != choice.task.function}
     begins_at = view.now_s + places[0].start_s

@@ -203,4 +203,4 @@ def test_what_the_jobs_of_a_list_wait_for_is_worked_out_once_for_each_batch(pool
         alone = [job_detail(tx, job, pool.catalogue, pool.now_s) for job in jobs]
         assert job_details(Noting(), jobs, pool.catalogue, pool.now_s) == alone
     assert [asked.count(name) for name in ("slots", "leases", "hosts", "backlogs")] == [1, 1, 1, 1]
-    assert asked.count("planned_end") == 3
+    assert asked.count("batch") == 3

@@ -13,6 +13,7 @@ from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownReq
 from fpga_pool.model.messages.agents import AssignJob, ObservedServer, ReleaseJob
 from fpga_pool.model.messages.work import PipelineRequest, SubtaskRequest
 from fpga_pool.model.objects.pool import BatchState, JobState, Run, SlotState
+from fpga_pool.model.rules.pipeline import outlook
 from fpga_pool.model.rules.pipeline.admission import create_pipeline
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
 from fpga_pool.model.rules.pipeline.outlook import pipeline_detail
@@ -109,25 +110,42 @@ def test_batches_are_planned_again_around_a_subtask_that_waits(pool, submit, ste
 def test_a_pipeline_that_waits_tells_why_and_when_it_is_expected_to_begin(pool, submit, step):
     submit(subtask("a"), subtask("b", "a"), subtask("c", "b"))
 
-    def outlook():
+    def told():
         with pool.tx() as tx:
             detail = pipeline_detail(tx, pool.batch("p1"), pool.catalogue, pool.now_s)
         return detail.pending_reason, detail.expected_at
 
-    assert outlook() == ("it is about to be planned", pool.now_s)
+    assert told() == ("it is about to be planned", pool.now_s)
     step()
     first = pool.job(UUIDS["a"])
-    assert outlook() == ("subtasks wait for the results of others", first.dispatched_at + first.end_s)
+    assert told() == ("subtasks wait for the results of others", first.dispatched_at + first.end_s)
     pool.now_s += 1000  # it is late
-    assert outlook() == ("subtasks wait for the results of others", pool.now_s)
+    assert told() == ("subtasks wait for the results of others", pool.now_s)
     complete(pool, "a")
-    assert outlook() == ("it is about to be planned", pool.now_s)
+    assert told() == ("it is about to be planned", pool.now_s)
     with pool.tx() as tx:
         tx.save(changed(tx.host("h0"), alive=False))
-    assert outlook() == ("subtasks wait for the results of others", None)
+    assert told() == ("subtasks wait for the results of others", None)
     with pool.tx() as tx:
         tx.save(changed(tx.batch("p1"), held=True))
-    assert outlook() == ("held by its owner", None)
+    assert told() == ("held by its owner", None)
+
+
+def test_a_list_of_subtasks_looks_at_their_pipeline_once(pool, submit, step, monkeypatch):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "a"), subtask("d", "b", "c"))
+    step()
+    looked, ready = [], outlook.ready
+    monkeypatch.setattr(outlook, "ready", lambda jobs, living: looked.append(1) or ready(jobs, living))
+    with pool.tx() as tx:
+        jobs = tx.batch_jobs("p1")
+        details = outlook.job_details(tx, jobs, pool.catalogue, pool.now_s)
+    first = jobs[0]
+    assert len(looked) == 1
+    assert [(one.pending_reason, one.expected_at) for one in details] == [
+        ("", first.expected_at),
+        *[("subtasks wait for the results of others", first.dispatched_at + first.end_s)] * 2,
+        ("subtasks wait for the results of others", None),
+    ]
 
 
 def test_agents_keep_the_results_that_others_read_whoever_has_them(pool, submit, step):

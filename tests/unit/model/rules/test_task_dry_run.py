@@ -44,7 +44,15 @@ def dry_run(tasks, count, topology="any", function="aes", shapes=()):
     with pool.tx() as tx:
         task, _, jobs = admit_task(tx, request, pool.catalogue, pool.settings, pool.now_s)
     settings = replace(pool.settings, task_patience_s=PATIENCE_S)
-    return plan_task(task, jobs, context_of(pool.tx, pool.now_s, pool.catalogue, settings, tasks=tasks.policy))
+    looks = []
+
+    def reading():
+        looks.append(1)
+        return pool.tx()
+
+    plan = plan_task(task, jobs, context_of(reading, pool.now_s, pool.catalogue, settings, tasks=tasks.policy))
+    assert len(looks) == 1  # what is said is of one moment
+    return plan
 
 
 def some(chance):

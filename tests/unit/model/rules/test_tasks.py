@@ -19,7 +19,9 @@ from fpga_pool.model.messages.agents import SlotChanged
 from fpga_pool.model.objects.pool import ENDED_JOBS, BatchState, JobState, LeaseKind, SlotState
 from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, held_by, not_to_be_had, release_slots
+from fpga_pool.model.rules.pipeline.outlook import job_details
 from fpga_pool.model.rules.shared.changes import displace_task
+from fpga_pool.model.rules.task import decisions
 from fpga_pool.model.rules.task.admission import owned_task
 from fpga_pool.sim.store import MemoryTransaction
 
@@ -375,3 +377,27 @@ def test_a_task_that_leaves_its_slots_reads_its_own_leases_only(pool, tasks, mon
         patched.setattr(MemoryTransaction, "leases", counted)
         displace_task(tx, gone, "test", pool.now_s)
     assert {lease.holder for found in read for lease in found} == {gone}
+
+
+def test_what_the_tasks_of_a_list_of_jobs_wait_for_is_worked_out_once(pool, tasks, monkeypatch):
+    """Neither tasks nor batches that wait have the slots of the pool gone through once more."""
+    for function in ("aes", "sha256") * 3:
+        tasks.create(4, function=function)
+        pool.create(function, "aes", requester="r")
+    found = [tasks.detail(f"t{number}") for number in range(1, 7)]
+    gone_through, slots_by_host = [], decisions.slots_by_host
+
+    def counted(slots, function, catalogue):
+        gone_through.append(function)
+        return slots_by_host(slots, function, catalogue)
+
+    monkeypatch.setattr(decisions, "slots_by_host", counted)
+    with pool.tx() as tx:
+        jobs = [share for one in found for share in one.share_list]
+        details = job_details(tx, jobs, pool.catalogue, pool.now_s)
+    assert sorted(gone_through) == ["aes", "aes", "sha256", "sha256"]  # once for tasks, once for batches
+    told = {detail.job.batch_uuid: (detail.pending_reason, detail.expected_at) for detail in details}
+    assert told == {
+        one.task.uuid: (one.pending_reason or "it is about to be planned", one.expected_at) for one in found
+    }
+    assert len(set(told.values())) > 1
