@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from fpga_pool.model.exceptions import BitstreamRefused
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.store.engine import translated
-from fpga_pool.store.statements import EVERY_SHARD_CHANGED
+from fpga_pool.store.statements import EVERY_SHARD_CHANGED, EVERY_SHARD_LOCKED
 from fpga_pool.store.tables import DESIGN_FILES
 from fpga_pool.store.transaction import SqlTransaction, removal
 
@@ -37,4 +37,15 @@ def remove_design(tx: SqlTransaction, design: Design) -> None:
     """Remove a design with its bitstream."""
     tx.connection.execute(sa.delete(DESIGN_FILES).where(DESIGN_FILES.c.design == design.uuid))
     tx.connection.execute(removal(Design), {"keys": [design.uuid]})
-    tx.connection.execute(EVERY_SHARD_CHANGED)
+    tx.note_removal_of_designs()
+
+
+def finish(tx: SqlTransaction) -> None:
+    """Write what is left of a transaction, and last, where it has changed designs, that every shard has changed.
+
+    All shards stand still from then on: whatever else is to be locked has been.
+    """
+    tx.flush()
+    if tx.has_changed_designs:
+        tx.connection.execute(EVERY_SHARD_LOCKED).close()
+        tx.connection.execute(EVERY_SHARD_CHANGED)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select
 
-from fpga_pool.model.objects.bitstreams import DesignState
+from fpga_pool.model.objects.bitstreams import Design, DesignState
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Host, Job, JobState, Lease, Slot
 from fpga_pool.model.transaction import Backlog, backlogs_of
 from fpga_pool.store import statements
@@ -133,7 +133,7 @@ class RememberingReads(Reads):
         self._changed_leases: dict[str, Lease | None] = {}
         #: All leases in force of the scope, if they were read.
         self._held: Sequence[Lease] | None = None
-        self._has_removed = False
+        self._has_removed = self._has_removed_designs = False
 
     def _shards_remembered(self) -> Mapping[str, ShardMemory]:
         if self._remembered is None:
@@ -206,7 +206,7 @@ class RememberingReads(Reads):
     def design_functions(self, states: Collection[DesignState]) -> Sequence[str]:
         """Read nothing where no transaction has changed the shard, or a design, since."""
         shard, wanted = self._own_shard(), frozenset(states)
-        if shard is None or self._memory is None:
+        if shard is None or self._memory is None or self.has_changed_designs:
             return super().design_functions(states)
         found = shard.designs.get(wanted)
         if found is None:
@@ -271,6 +271,15 @@ class RememberingReads(Reads):
                 Job: {},
             },
         )
+
+    @property
+    def has_changed_designs(self) -> bool:
+        """Whether this transaction has added, changed or removed a design."""
+        return self._has_removed_designs or Design in self._before or Design in self._added
+
+    def note_removal_of_designs(self) -> None:
+        """Take note that rows of designs are removed without this object."""
+        self._has_removed_designs = True
 
     def note_removal(self) -> None:
         """Have a store forget the shard: rows of hosts, slots or leases are removed without this object."""

@@ -344,6 +344,8 @@ def shard_lock(dialect: str, *, fenced: bool) -> Update:
     return this.values(pool_generation=counted).returning(SHARDS.c.pool_generation)
 
 
+#: Locks all shards in the order of their names, as everybody does; a change of all would in the order of their rows.
+EVERY_SHARD_LOCKED = select(SHARDS.c.name).order_by(SHARDS.c.name).with_for_update()
 #: What is known in the generations of the shards, but is no shard's, has changed: designs.
 EVERY_SHARD_CHANGED = update(SHARDS).values(pool_generation=SHARDS.c.pool_generation + 1)
 #: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives.

@@ -19,6 +19,7 @@ from fpga_pool.model.objects.hosts import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine, statements
+from fpga_pool.store.designs import finish
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
 from fpga_pool.store.reads import Reads, chunks
@@ -117,7 +118,7 @@ class Store:
         with self._writing() as connection:
             tx = SqlTransaction(connection, NO_SHARD, self._memory)
             yield tx
-            tx.flush()
+            finish(tx)
 
     @contextmanager
     def transaction(self, shard: str, owner: str | None = None, epoch: int = 0) -> Iterator[SqlTransaction]:
@@ -131,7 +132,7 @@ class Store:
             found = self._take(connection, shard, owner, epoch)
             tx = SqlTransaction(connection, found, self._memory)
             yield tx
-            tx.flush()
+            finish(tx)
             if not tx.has_written and (begun := connection.get_transaction()) is not None:
                 begun.rollback()  # nothing is written to disk, and nobody has to look again
         if tx.has_written:

@@ -16,7 +16,6 @@ from sqlalchemy.engine import Dialect
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages.agents import Command
-from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.gangs import Process
 from fpga_pool.model.objects.history import NO_CAUSE, HistoryEntry, caused_by
 from fpga_pool.model.objects.hosts import Server
@@ -27,7 +26,7 @@ from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory, RememberingReads, ShardMemory
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import EVERY_SHARD_CHANGED, among, by_keys
+from fpga_pool.store.statements import among, by_keys
 from fpga_pool.store.tables import COMMANDS, PLACES, RUNS, called, given_in, only, table, to_columns
 
 # ---- Statements that change rows, built once
@@ -279,8 +278,6 @@ class SqlTransaction(RememberingReads):
         for cls in PLACES:
             if cls in classes or not classes:
                 self._write(cls)
-        if not classes and (Design in self._before or Design in self._added):
-            self.connection.execute(EVERY_SHARD_CHANGED)
         if self._commands and (Command in classes or not classes):
             commands, self._commands = self._commands, []
             self._insert(Command, commands)

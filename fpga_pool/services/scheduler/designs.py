@@ -19,6 +19,7 @@ from fpga_pool.rpc.identity import is_by, key_text
 from fpga_pool.rpc.tracing import causing_request
 from fpga_pool.rpc.transport import Context, answers
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.writer import repeated
 from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store.designs import bitstream_of, remove_design, store_bitstream
 from fpga_pool.store.transaction import SqlTransaction
@@ -68,10 +69,12 @@ class DesignRequests:
 
     @answers
     def change_design(self, context: Context, uuid: str, change: DesignChange, seen: Seen = None) -> Design:
-        with self._service.store.admission() as tx:
+        def decide(tx: SqlTransaction) -> tuple[SqlTransaction, Design]:
             tx.cause = causing_request()
-            design = change_design(tx, uuid, change, self._service.clock(), seen)
-        self._service.notify(tx)
+            return tx, change_design(tx, uuid, change, self._service.clock(), seen)
+
+        committed, design = repeated(self._service.store.admission, decide)
+        self._service.notify(committed)
         LOG.info("design %s: %s, %s", uuid, design.state, "public" if design.public else "private")
         self._service.withdraw_designs()
         self._service.work_arrived("batch")
@@ -79,9 +82,12 @@ class DesignRequests:
 
     @answers
     def delete_design(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Design:
-        with self._service.store.admission() as tx:
+        def remove(tx: SqlTransaction) -> Design:
             design = unused_design(tx, uuid, project_id, lambda function: len(tx.design_jobs(function)), seen)
             remove_design(tx, design)
+            return design
+
+        design = repeated(self._service.store.admission, remove)
         LOG.info("design %s: deleted", uuid)
         self._service.withdraw_designs()
         return design

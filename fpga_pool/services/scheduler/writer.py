@@ -1,5 +1,6 @@
 """Requests carried out together: as many as wait share one transaction, one sync to disk, and what projects use."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from fpga_pool.store.transaction import SqlTransaction
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+TxT = TypeVar("TxT", bound=Transaction)
 
 #: Requests in one transaction at most: while it lasts no other scheduler can change the shard.
 GROUP = 64
@@ -39,6 +41,15 @@ class _Request:
         """Return the answer; what is changed has this request as its cause."""
         tx.cause = self.cause
         return self.work(tx)
+
+
+def repeated(begin: Callable[[], AbstractContextManager[TxT]], work: Callable[[TxT], T]) -> T:
+    """Return what `work` returns in a transaction that is committed; repeat it where other writers are in the way."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(Contended), begin() as tx:
+            return work(tx)
+    with begin() as tx:
+        return work(tx)
 
 
 class ShardWriter:
@@ -99,18 +110,10 @@ class ShardWriter:
         return True
 
     def _alone(self, request: _Request) -> None:
-        for _ in range(ATTEMPTS):
-            try:
-                with self._begin() as tx:
-                    answer = request.carry_out(tx)
-            except Contended as error:
-                request.error = error
-            except BaseException as error:
-                request.error = error
-                break
-            else:
-                request.answer, request.error = answer, None
-                break
+        try:
+            request.answer = repeated(self._begin, request.carry_out)
+        except BaseException as error:
+            request.error = error
         request.done = True
 
 

@@ -167,6 +167,32 @@ def test_designs_are_read_again_where_one_has_changed(store, other, pool, make, 
         assert not [said for said in statements if "designs" in said]
 
 
+def test_designs_that_a_transaction_has_changed_are_not_remembered(store, pool, make):
+    design = make.design(state=DesignState.APPROVED)
+
+    def decided(tx):
+        return list(tx.design_functions([DesignState.APPROVED]))
+
+    for change, expected in (
+        (lambda tx: tx.add(design), [design.function]),
+        (lambda tx: tx.save(replace(tx.design(design.uuid), state=DesignState.REVOKED)), []),
+        (lambda tx: tx.save(replace(tx.design(design.uuid), state=DesignState.APPROVED)), [design.function]),
+        (lambda tx: remove_design(tx, design), []),
+    ):
+        learn(store)
+        with contextlib.suppress(NotFound), store.transaction(SHARD) as tx:
+            before = decided(tx)
+            change(tx)
+            assert decided(tx) == expected != before
+            raise NotFound("undone")
+        with store.reading(SHARD) as tx:
+            assert decided(tx) == before
+        with store.transaction(SHARD) as tx:
+            change(tx)
+        with store.reading(SHARD) as tx:
+            assert decided(tx) == expected
+
+
 def test_what_is_added_and_removed_is_seen(store, pool, make):
     with store.transaction(SHARD) as tx:
         tx.add(make.slot(region="2"))

@@ -1,11 +1,15 @@
 """Who owns a shard, what a replaced owner can still do (nothing), and the outbox of the owner."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import event
 
 from fpga_pool.model.exceptions import Conflict, NotFound, StaleEpoch
+from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.hosts import ApiProcess
 from fpga_pool.model.objects.pool import Scheduler
+from fpga_pool.store.designs import remove_design
 
 
 @pytest.fixture
@@ -198,3 +202,27 @@ def test_few_commands_are_read_without_an_order_of_all(store, shard, begin, make
     assert store.undelivered(shard.name, limit=10, per_host=4) == commands
     assert store.undelivered(shard.name, limit=10, per_host=3) == commands[:3]
     assert said == [False, False, True]
+
+
+def test_a_change_of_designs_locks_all_shards_by_name_once_and_last(store, make, acquire):
+    acquire("one")
+    said, design = [], make.design()
+    event.listen(store.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
+
+    def of_shards(begin, change):
+        said.clear()
+        with begin as tx:
+            change(tx)
+            tx.flush()  # as where another request of a group counts what a project uses
+            assert not [one for one in said if "UPDATE shards SET pool_generation=(shards." in one]
+            tx.flush()
+        return [one.split()[0] for one in said[-2:]], sum("SELECT shards.name" in one for one in said[:-2])
+
+    for change in (
+        lambda tx: tx.add(design),
+        lambda tx: tx.save(replace(tx.design(design.uuid), state=DesignState.APPROVED)),
+        lambda tx: remove_design(tx, design),
+    ):
+        assert of_shards(store.admission(), change) == (["SELECT", "UPDATE"], 0)
+        assert "ORDER BY shards.name" in said[-2]
+        assert "FOR UPDATE" in said[-2] or store.engine.dialect.name == "sqlite"

@@ -1,5 +1,6 @@
 """Designs at the scheduler, on a real database: signers, quotas, and what becomes of jobs and slots."""
 
+import contextlib
 import hashlib
 import uuid
 from dataclasses import replace
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.model.exceptions import (
     BitstreamRefused,
     Conflict,
+    Contended,
     DuplicateId,
     InvalidInput,
     NotFound,
@@ -95,6 +97,25 @@ def test_designs_count_in_the_quota_until_they_are_deleted(running):
     running.api.create_design(third)
     with pytest.raises(DuplicateId):
         running.api.create_design(third)
+
+
+def test_a_decision_and_a_deletion_are_repeated_where_other_writers_are_in_the_way(running, monkeypatch):
+    admission, begun = running.service.store.admission, []
+
+    @contextlib.contextmanager
+    def contended():
+        with admission() as tx:
+            yield tx
+            begun.append(1)
+            if len(begun) % 2:
+                raise Contended("deadlock")
+
+    design = running.api.create_design(request())
+    monkeypatch.setattr(running.service.store, "admission", contended)
+    assert running.api.change_design(design.uuid, DesignChange(state="APPROVED")).state == "APPROVED"
+    assert running.api.design(None, design.uuid).history[-1].number == 1
+    running.api.delete_design("p", design.uuid)
+    assert len(begun) == 4
 
 
 def test_an_agent_gets_leave_for_an_approved_design_alone_and_its_bytes_only_where_it_lacks_them(running):
