@@ -1,7 +1,6 @@
 """How the pool knows of a process of the API: it says now and then that it lives, and at its end that it ends."""
 
 import atexit
-import contextlib
 import logging
 import os
 import threading
@@ -17,6 +16,10 @@ from fpga_pool.services.loop import Loop
 LOG = logging.getLogger(__name__)
 
 
+#: How long the end of a process waits for its announcement, which the message bus may not take.
+END_S = 3.0
+
+
 class Presence:
     """Announces the process in which `begin` was called; where that forks, the other one begins for itself."""
 
@@ -25,7 +28,6 @@ class Presence:
         self._lock = threading.Lock()
         #: Process that is announced, 0 = none.
         self._process = 0
-        self._loop = Loop("announce", self._announce, ANNOUNCE_S)
 
     def begin(self) -> None:
         """Announce this process from now on; nothing is done where it is announced already."""
@@ -34,23 +36,31 @@ class Presence:
         with self._lock:
             if self._process == os.getpid():
                 return
-            self._process = os.getpid()
+            self._ending, self._ended = threading.Event(), threading.Event()
             self._loop = Loop("announce", self._announce, ANNOUNCE_S)
             self._loop.start()
+            self._process = os.getpid()
 
     def end(self) -> None:
-        """Say that this process ends, if it was announced: it is not down, but gone."""
+        """Say that this process ends, if it was announced: it is not down, but gone.
+
+        The thread that has said that it lives says so, after that; if it cannot, the pool notices by itself.
+        """
         if self._process != os.getpid():
             return
-        self._loop.stop()
-        with contextlib.suppress(FpgaPoolError, MessagingError, RuntimeError):  # the pool will notice by itself
-            self._scheduler.announce(self._process, ending=True)
+        self._ending.set()
+        self._loop.wake()
+        self._ended.wait(END_S)
 
     def _announce(self) -> bool:
+        ending = self._ending.is_set()
         try:
-            self._scheduler.announce(self._process)
-        except (FpgaPoolError, MessagingError) as error:  # /healthcheck says so, too
-            LOG.debug("no scheduler has heard that this process lives: %s", error)
+            self._scheduler.announce(os.getpid(), ending=ending)
+        except (FpgaPoolError, MessagingError, RuntimeError) as error:  # the last one: no thread begins at exit
+            LOG.debug("no scheduler has heard of this process: %s", error)
+        if ending:
+            self._loop.stop()
+            self._ended.set()
         return False
 
 

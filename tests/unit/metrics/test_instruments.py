@@ -1,5 +1,8 @@
+import pytest
+
 from fpga_pool.metrics import table
-from fpga_pool.metrics.instruments import Instruments, Sample
+from fpga_pool.metrics.instruments import DIRECTORY, Instruments, Sample, check_directory
+from fpga_pool.model.exceptions import InvalidInput
 from support.scraping import values_of
 
 
@@ -53,3 +56,15 @@ def test_a_reader_that_fails_costs_its_own_values_only():
     found = values_of(instruments)
     assert found["fpga_pool_agent_connections",] == 4
     assert found["fpga_pool_scrape_errors_total",] >= 1
+
+
+@pytest.mark.parametrize("directory", ["", "none"])
+def test_processes_record_in_a_directory_that_there_is(directory, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(DIRECTORY, directory)
+    with pytest.raises(InvalidInput, match=f"{DIRECTORY}: expected a directory .*, found '{directory}'"):
+        check_directory()
+    monkeypatch.setenv(DIRECTORY, str(tmp_path))
+    check_directory()
+    monkeypatch.delenv(DIRECTORY)
+    check_directory()

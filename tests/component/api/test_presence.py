@@ -1,0 +1,69 @@
+"""When a process of the API is announced, whatever keeps the announcements."""
+
+import threading
+import time
+
+import pytest
+
+from fpga_pool.api import presence
+from fpga_pool.api.presence import Presence
+from support.waiting import wait_until
+
+LIMIT_S = 60
+
+
+class Scheduler:
+    """Hears announcements once it may."""
+
+    def __init__(self):
+        self.heard, self.asked, self.may = [], threading.Event(), threading.Event()
+
+    def announce(self, process, *, ending=False):
+        self.asked.set()
+        assert self.may.wait(LIMIT_S)
+        self.heard.append(ending)
+
+
+@pytest.fixture
+def scheduler():
+    scheduler = Scheduler()
+    yield scheduler
+    scheduler.may.set()
+
+
+def test_the_end_does_not_wait_long_and_comes_after_what_was_said_before(scheduler, monkeypatch):
+    monkeypatch.setattr(presence, "END_S", 0.1)
+    announced = Presence(scheduler)
+    announced.begin()
+    assert scheduler.asked.wait(LIMIT_S)
+    began_s = time.monotonic()
+    announced.end()
+    assert time.monotonic() - began_s < 9.0  # a loop that stops waits longer for its step
+    assert scheduler.heard == []
+    scheduler.may.set()
+    wait_until(lambda: len(scheduler.heard) == 2, "both are heard")
+    assert scheduler.heard == [False, True]
+    assert announced._loop.stopping
+
+
+def test_the_end_waits_until_it_is_told(scheduler):
+    scheduler.may.set()
+    announced = Presence(scheduler)
+    announced.end()  # it has not begun
+    announced.begin()
+    announced.end()
+    assert scheduler.heard[-1] is True
+    assert announced._loop.stopping
+
+
+def test_a_process_whose_thread_could_not_start_is_announced_by_the_next_request(scheduler, monkeypatch):
+    def fail(loop):
+        raise RuntimeError("can't start new thread")
+
+    announced = Presence(scheduler)
+    with monkeypatch.context() as patched:
+        patched.setattr(presence.Loop, "start", fail)
+        with pytest.raises(RuntimeError):
+            announced.begin()
+    announced.begin()
+    assert scheduler.asked.wait(LIMIT_S)
