@@ -212,10 +212,12 @@ def test_a_course_that_takes_long_is_planned_in_part(running, agent):
 
 
 def test_a_pipeline_waits_for_what_is_there_already(running, agent, until):
-    running.create(agent, *["wordcount"] * 3)
+    batch = running.create(agent, *["wordcount"] * 3)
     until(lambda: len(running.service.store.undelivered("default", 10)) == 0 and len(agent.held) == 3)
     plan = running.api.plan_pipeline(pipeline(agent, ("a",), ("b", "a")))
-    assert plan.subtask_list[0].start_s == pytest.approx(300.0, abs=30.0)
+    free_at = min(job.dispatched_at + job.end_s for job in running.jobs(batch))
+    assert plan.expected_at == plan.dispatched_at + plan.subtask_list[0].start_s
+    assert plan.expected_at == pytest.approx(free_at, abs=1e-3)
     assert plan.subtask_list[1].start_s >= plan.subtask_list[0].end_s
 
 

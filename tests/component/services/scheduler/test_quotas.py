@@ -1,7 +1,6 @@
 """Quotas at the scheduler: what is refused, with which error, also where several come at once."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -229,7 +228,7 @@ def test_limits_that_are_reset_leave_the_count_of_admissions(running):
         assert lock_limits(tx.connection, "p")[1] == before + 2
 
 
-def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running, sums):
+def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running, sums, until):
     """The one that is too many is refused, and keeps no other from its place."""
     agent, service = running.host(), running.service
     running.api.set_quota("p", QuotaLimits(jobs=3))
@@ -246,8 +245,7 @@ def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_u
         with ThreadPoolExecutor(number) as callers:
             with service._admissions._turn:
                 waiting = [callers.submit(submit, one) for one in range(number)]
-                while len(service._admissions._waiting) < number:
-                    time.sleep(0.005)
+                until(lambda: len(service._admissions._waiting) == number)
             return [one.result() for one in waiting]
 
     assert all(isinstance(one, Batch) for one in admitted(2))
@@ -257,7 +255,7 @@ def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_u
     assert used(running)["jobs"] == 3
 
 
-def test_a_repeat_among_requests_that_are_admitted_together_is_refused_by_itself(running):
+def test_a_repeat_among_requests_that_are_admitted_together_is_refused_by_itself(running, until):
     agent, service = running.host(), running.service
     request, other = running.request(agent, "sha256"), running.request(agent, "sha256")
 
@@ -270,8 +268,7 @@ def test_a_repeat_among_requests_that_are_admitted_together_is_refused_by_itself
     with ThreadPoolExecutor(3) as callers:
         with service._admissions._turn:
             waiting = [callers.submit(submit, one) for one in (request, request, other)]
-            while len(service._admissions._waiting) < len(waiting):
-                time.sleep(0.005)
+            until(lambda: len(service._admissions._waiting) == len(waiting))
         found = [one.result() for one in waiting]
     assert {type(one) for one in found[:2]} == {Batch, DuplicateId}
     assert isinstance(found[2], Batch)
