@@ -57,7 +57,7 @@ class Presence:
         try:
             self._scheduler.announce(os.getpid(), ending=ending)
         except (FpgaPoolError, MessagingError, RuntimeError) as error:  # the last one: no thread begins at exit
-            LOG.debug("no scheduler has heard of this process: %s", error)
+            LOG.debug("no scheduler knows how this process is: %s", error)
         if ending:
             self._loop.stop()
             self._ended.set()

@@ -121,9 +121,7 @@ class Instruments:
 def check_directory() -> None:
     """Raise InvalidInput if processes are to record in a directory where they cannot."""
     directory = os.environ.get(DIRECTORY)
-    if directory is None:
-        return
-    if not (directory and Path(directory).is_dir() and os.access(directory, os.W_OK | os.X_OK)):
+    if directory is not None and not (Path(directory).is_dir() and os.access(directory, os.W_OK | os.X_OK)):
         raise InvalidInput(f"{DIRECTORY}: expected a directory in which this process may write, found {directory!r}")
 
 
