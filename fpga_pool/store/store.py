@@ -129,14 +129,13 @@ class Store:
         One that changes nothing leaves the generation of the shard as it was. NotFound if there is no such shard.
         """
         with self._turn(shard), self._writing() as connection:
-            found = self._take(connection, shard, owner, epoch)
-            tx = SqlTransaction(connection, found, self._memory)
+            tx = SqlTransaction(connection, self._take(connection, shard, owner, epoch), self._memory)
             yield tx
             finish(tx)
             if not tx.has_written and (begun := connection.get_transaction()) is not None:
                 begun.rollback()  # nothing is written to disk, and nobody has to look again
         if tx.has_written:
-            self._memory.follow(shard, found.pool_generation, tx.committed())
+            self._memory.follow(shard, tx.shard.pool_generation, tx.committed())
 
     def _take(self, connection: Connection, shard: str, owner: str | None, epoch: int) -> Shard:
         """Lock a shard and count a change of it; return it as it was, as far as transactions ask for it."""
