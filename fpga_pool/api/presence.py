@@ -16,8 +16,8 @@ from fpga_pool.services.loop import Loop
 LOG = logging.getLogger(__name__)
 
 
-#: How long the end of a process waits for its announcement, which the message bus may not take.
-END_S = 3.0
+#: How long the start, and the end, of a process wait for its announcement, which the message bus may not take.
+ANNOUNCED_S = 3.0
 
 
 class Presence:
@@ -29,17 +29,21 @@ class Presence:
         #: Process that is announced, 0 = none.
         self._process = 0
 
-    def begin(self) -> None:
-        """Announce this process from now on; nothing is done where it is announced already."""
+    def begin(self, patience_s: float = 0.0) -> None:
+        """Announce this process from now on; nothing is done where it is announced already.
+
+        Returns when the pool has been told for the first time, or after `patience_s`.
+        """
         if self._process == os.getpid():
             return
         with self._lock:
             if self._process == os.getpid():
                 return
-            self._ending, self._ended = threading.Event(), threading.Event()
+            self._told, self._ending, self._ended = threading.Event(), threading.Event(), threading.Event()
             self._loop = Loop("announce", self._announce, ANNOUNCE_S)
             self._loop.start()
             self._process = os.getpid()
+        self._told.wait(patience_s)
 
     def end(self) -> None:
         """Say that this process ends, if it was announced: it is not down, but gone.
@@ -50,7 +54,7 @@ class Presence:
             return
         self._ending.set()
         self._loop.wake()
-        self._ended.wait(END_S)
+        self._ended.wait(ANNOUNCED_S)
 
     def _announce(self) -> bool:
         ending = self._ending.is_set()
@@ -58,6 +62,7 @@ class Presence:
             self._scheduler.announce(os.getpid(), ending=ending)
         except (FpgaPoolError, MessagingError, RuntimeError) as error:  # the last one: no thread begins at exit
             LOG.debug("no scheduler knows how this process is: %s", error)
+        self._told.set()
         if ending:
             self._loop.stop()
             self._ended.set()

@@ -12,7 +12,7 @@ from oslo_reports import opts as report_options
 
 from fpga_pool.api.dashboard.routes import PREFIX
 from fpga_pool.api.http.server import ApiServer
-from fpga_pool.api.presence import Presence
+from fpga_pool.api.presence import ANNOUNCED_S, Presence
 from fpga_pool.api.stack import make_application
 from fpga_pool.cli.daemons.process import (
     FAILED,
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pool.start()
             url = api.start()
             presence = Presence(pool.scheduler_api)
-            presence.begin()
+            presence.begin(ANNOUNCED_S)
             running.callback(presence.end)
             freeze_long_lived_objects()
             print(f"{PROGRAM}: ready on {url}\n{PROGRAM}: dashboard on {url}{PREFIX}", flush=True)

@@ -32,7 +32,7 @@ def scheduler():
 
 
 def test_the_end_does_not_wait_long_and_comes_after_what_was_said_before(scheduler, monkeypatch):
-    monkeypatch.setattr(presence, "END_S", 0.1)
+    monkeypatch.setattr(presence, "ANNOUNCED_S", 0.1)
     announced = Presence(scheduler)
     announced.begin()
     assert scheduler.asked.wait(LIMIT_S)
@@ -67,3 +67,11 @@ def test_a_process_whose_thread_could_not_start_is_announced_by_the_next_request
             announced.begin()
     announced.begin()
     assert scheduler.asked.wait(LIMIT_S)
+
+
+def test_the_start_waits_until_the_pool_knows(scheduler):
+    announced = Presence(scheduler)
+    threading.Timer(0.2, scheduler.may.set).start()
+    announced.begin(LIMIT_S)
+    assert scheduler.heard == [False]
+    announced.end()
