@@ -271,7 +271,7 @@ class _Dispatcher(messaging.RPCDispatcher):
             _require_call(incoming)
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
-                follow(incoming.ctxt, incoming.ctxt["role"])
+                follow(incoming.ctxt, incoming.ctxt.get("role", ""))
                 incoming.client_timeout = silence_s if silence_s in range(2, 3600) else None  # its caller hears of it
             parts = _parts(incoming)
         except (InvalidInput, Unauthenticated) as error:
