@@ -62,7 +62,7 @@ class PlannedTask:
     topology: Topology
     shares: int
     input_bytes: int
-    #: Waiting tasks of its part of the pool, all of which have come before it.
+    #: Waiting tasks of its shard, all of which have come before it.
     ahead: int
     #: On how many slots it would compute, None = it would wait; and how many of these load its function first.
     slots: int | None
@@ -96,7 +96,7 @@ class PlannedGang:
 
     processes: int
     runtime_s: Number
-    #: Gangs of its part of the pool that wait for the foreground, all of which have come before it.
+    #: Gangs of its shard that wait for the foreground, all of which have come before it.
     ahead: int
     #: Where it would begin now; None = it would wait.
     tier: Tier | None

@@ -138,8 +138,9 @@ class TenantRequests:
             with service.store.reading(shard) as tx:
                 known = job_details(tx, jobs, service.designs.everything(tx), service.clock())
             details |= {one.job.uuid: one for one in known}
-        begun = (JobDetail(job=job, pending_reason="", expected_at=job.expected_at) for job in found)
-        return [details.get(one.job.uuid, one) for one in begun]
+        return [
+            details.get(job.uuid) or JobDetail(job=job, pending_reason="", expected_at=job.expected_at) for job in found
+        ]
 
     def _create_batch(self, request: BatchRequest) -> tuple[Batch, ProjectLimits]:
         """Return the batch, and the limits of its project."""
