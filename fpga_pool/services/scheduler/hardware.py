@@ -61,15 +61,16 @@ class HardwareRequests:
             schedulers, shards, hosts, apis = tx.schedulers(), tx.shards(), tx.hosts(), tx.api_processes()
         living, now_s = self._service.ownership.living(), self._service.clock()
         return [
-            Service(
-                kind="scheduler",
-                name=one.name,
-                up=one.name in living,
-                heard_at=one.heard_at,
-                shards=tuple(shard.name for shard in shards if shard.owner == one.name),
-            )
-            for one in schedulers
-        ] + [
+            *(
+                Service(
+                    kind="scheduler",
+                    name=one.name,
+                    up=one.name in living,
+                    heard_at=one.heard_at,
+                    shards=tuple(shard.name for shard in shards if shard.owner == one.name),
+                )
+                for one in schedulers
+            ),
             *(
                 Service(kind="agent", name=host.name, up=host.alive, heard_at=host.heard_at, shards=(host.shard,))
                 for host in hosts
