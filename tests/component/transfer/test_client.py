@@ -6,15 +6,18 @@ import random
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 from fpga_pool.model.objects.pool import RateSegment
-from fpga_pool.transfer import client, frames
+from fpga_pool.transfer import client, frames, stream
 from fpga_pool.transfer.client import JobFailed, TransferBroken, TransferCancelled
 from fpga_pool.transfer.handler import Admission, JobFailure, JobResult
 from fpga_pool.transfer.schedule import Pacer, RateSchedule
+
+WAIT_S = 60.0
 
 
 class Rates(list):
@@ -142,15 +145,22 @@ def test_failed_job_raises_its_code(bench, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_keepalives_hold_the_connection_while_the_job_computes(make_bench, result, tmp_path, in_thread, eventually):
-    """The client gives a silent server 2 s; the job takes several keepalives longer."""
+def test_keepalives_hold_the_connection_while_the_job_computes(
+    make_bench, result, tmp_path, in_thread, eventually, monkeypatch
+):
+    """The client gives a silent server 60 s; the job takes longer, during which the client hears keepalives."""
     bench = make_bench(limits={"keepalive_s": 0.02})
-    with bench.connect(silence_s=2.0) as connection:
-        out = in_thread(connection.fetch, bench.token(purpose="fetch"), tmp_path / "out", 10)
-        eventually(lambda: bench.agent.waiting)
-        time.sleep(3.0)
+    ahead_s, heard, receive = [0.0], [], stream.Wire.receive
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0]))
+    monkeypatch.setattr(stream.Wire, "receive", lambda *args: heard.append(receive(*args)) or heard[-1])
+    with bench.connect(silence_s=60.0) as connection:
+        out = in_thread(connection.fetch, bench.token(purpose="fetch"), tmp_path / "out", 1000.0)
+        for _ in range(4):
+            before = len(heard)
+            eventually(lambda before=before: len(heard) > before)
+            ahead_s[0] += 40.0
         bench.agent.end.set_result(result)
-        assert out.result(10).size_bytes == result.size_bytes
+        assert out.result(WAIT_S).size_bytes == result.size_bytes
 
 
 def test_result_that_does_not_come_in_time_breaks_off_at_the_client(make_bench, tmp_path):
@@ -210,7 +220,7 @@ def test_sender_waits_while_the_schedule_holds_and_follows_its_replacement(bench
     eventually(lambda: rates == [0.0])
     assert bench.count("received_bytes") == 0
     pacer.replace(RateSchedule([RateSegment(0.0, 0.001, 8e6)]))
-    assert sent.result(10).received_bytes == 1000
+    assert sent.result(WAIT_S).received_bytes == 1000
     assert rates == [0.0, 16e6]
 
 
@@ -222,7 +232,7 @@ def test_cancel_ends_a_held_sender(bench, in_thread, eventually):
         eventually(lambda: rates)
         cancel.set()
         with pytest.raises(TransferCancelled):
-            sent.result(10)
+            sent.result(WAIT_S)
     bench.wait_counted("short")
 
 
@@ -233,7 +243,7 @@ def test_cancel_ends_the_wait_for_a_result(bench, in_thread, eventually, tmp_pat
         eventually(lambda: bench.agent.waiting)
         cancel.set()
         with pytest.raises(TransferCancelled):
-            fetched.result(10)
+            fetched.result(WAIT_S)
 
 
 @pytest.mark.parametrize(("port_bps", "stream_bps"), [(8e6, math.inf), (math.inf, 8e6)])
@@ -245,9 +255,9 @@ def test_stop_of_the_server_breaks_a_slow_stream_and_keeps_what_came(
     bench.agent.admissions["job-1"] = Admission(bench.agent.path("job-1"), rate_bps=stream_bps)
     sent = in_thread(bench.send, io.BytesIO(bytes(10_000_000)), 10_000_000)
     eventually(lambda: bench.count("received_bytes") > 0)
-    bench.server.stop(10)
+    bench.server.stop(60)
     with pytest.raises(TransferBroken):
-        sent.result(10)
+        sent.result(WAIT_S)
     assert 0 < bench.agent.part("job-1").stat().st_size < 10_000_000
 
 

@@ -4,11 +4,13 @@ import hashlib
 import threading
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.transfer import client, frames, server
+from fpga_pool.transfer import client, frames, lane_client, server
+from fpga_pool.transfer import lane as lane_server
 from fpga_pool.transfer.connections import Places
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.stream import TransferBroken
@@ -153,9 +155,11 @@ def test_a_lane_ends_after_three_forged_tokens(bench):
 
 
 def test_a_lane_without_a_good_token_is_not_held_by_signs_of_life(make_bench):
-    bench = make_bench(limits={"hello_timeout_s": 0.3})
+    bench = make_bench()
     raw = bench.raw()
     raw.say(frames.Fetch(1, "forged"), frames.KeepAlive())
+    bench.wait_counted("bad_signature")
+    leap(bench.server._serving.get_loop(), WAIT_S + 1.0)
     assert ends_with(raw).reason == "missing_token"
     bench.assert_nothing_held()
 
@@ -369,16 +373,27 @@ def test_a_client_that_hangs_up_is_waited_for_no_longer(lane, eventually):
     lane.bench.wait_idle()
 
 
-def test_both_sides_say_that_they_are_there_while_nothing_ends(make_bench):
-    """Each gives the other up after 2 s of silence; both wait 3 s."""
-    lane = Lane(make_bench(limits={"stall_timeout_s": 2.0, "keepalive_s": 0.1}))
+def test_both_sides_say_that_they_are_there_while_nothing_ends(make_bench, eventually, monkeypatch):
+    """Each gives the other up after 60 s of silence; both wait longer."""
+    lane, ahead_s, heard = Lane(make_bench(limits={"stall_timeout_s": 60.0, "keepalive_s": 0.1})), [0.0], []
+    note = lane_server.Lane._note
+    monkeypatch.setattr(lane_server.Lane, "_note", lambda self, *said: heard.append(said) or note(self, *said))
+    monkeypatch.setattr(lane_client, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0]))
+
+    def both_heard():
+        assert lane.connection.pump(0.05) == []
+        return lane.connection._moved_s > before_s and len(heard) > before
+
     with lane.connection:
-        lane.connection._silence_s = 2.0
+        lane.connection._silence_s = 60.0
         lane.order(1)
-        end_s = time.monotonic() + 3.0
-        while time.monotonic() < end_s:
+        eventually(lambda: lane.connection.pump(0.05) == [] and "job-1" in lane.ends)
+        for _ in range(4):
+            before_s, before = lane_client.time.monotonic(), len(heard)
             lane.connection.put(frames.KeepAlive())
-            assert lane.connection.pump(0.05) == []
+            eventually(both_heard)
+            leap(lane.bench.agent.loop, 40.0)
+            ahead_s[0] += 40.0
         lane.end(1, result(b"x"))
         assert lane.hear()[0][1] == b"x"
 

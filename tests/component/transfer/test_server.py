@@ -33,7 +33,7 @@ def test_stop_closes_every_connection_and_ends_the_threads(make_bench):
     greeted, _ = bench.raw_upload(4)
     silent = bench.raw()
     bench.wait_counted("connections", 2)
-    bench.server.stop(10)
+    bench.server.stop(60)
     assert greeted.is_closed_by_server()
     assert silent.is_closed_by_server()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("data-")]
@@ -43,7 +43,7 @@ def test_stop_closes_a_connection_whose_tls_handshake_has_only_begun(make_bench,
     bench = make_bench(tls=tls)
     raw = bench.raw()
     raw.say(b"\x16")
-    bench.server.stop(10)
+    bench.server.stop(60)
     assert raw.is_closed_by_server()
 
 
@@ -61,7 +61,7 @@ def test_many_streams_at_once(bench, in_thread):
         for job, data in inputs.items()
     ]
     for outcome in outcomes:
-        outcome.result(30)
+        outcome.result(60)
     assert all(bench.agent.path(job).read_bytes() == data for job, data in inputs.items())
     assert bench.count("staged") == 20
     bench.assert_nothing_held()
@@ -75,7 +75,7 @@ def test_streams_that_hash_what_earlier_ones_left_leave_worker_threads_to_others
 
     def slowly(spool):
         hashing.append(spool)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         hash_found(spool)
 
     monkeypatch.setattr(Spool, "hash_found", slowly)
@@ -87,7 +87,7 @@ def test_streams_that_hash_what_earlier_ones_left_leave_worker_threads_to_others
     bench.send(io.BytesIO(b"data"), 4, token=bench.token(4, job="another"))
     assert len(hashing) == 2
     go_on.set()
-    assert [outcome.result(30).resumed_at_bytes for outcome in outcomes] == [2] * 10
+    assert [outcome.result(60).resumed_at_bytes for outcome in outcomes] == [2] * 10
 
 
 def test_what_an_earlier_stream_left_is_hashed_four_mebibytes_at_a_time(tmp_path):
