@@ -2,15 +2,18 @@
 
 import hashlib
 import io
+import itertools
 import logging
 import os
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from fpga_pool import guest
-from fpga_pool.guest import tool
+from fpga_pool.guest import accelerator, tool
 from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines, encode
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
@@ -191,29 +194,57 @@ def test_what_the_function_cannot_take_is_told(new_channel):
     assert failed.value.code == "fpga_pool.invalid_input"
 
 
-def test_a_long_computation_gives_signs_of_life_until_it_is_stopped(new_channel, monkeypatch):
-    monkeypatch.setattr(channels, "SIGN_OF_LIFE_S", 0.05)
-    # It would take minutes; the guest waits no longer than 2 s for a word.
-    with Port(new_channel("wordcount", run_s=3.0), timeout_s=2.0) as port:
-        with pytest.raises(RequestFailed, match="stopped") as failed:
-            compute(port, b"abc")
-        assert failed.value.code == "fpga_pool.slot_fault"
+@pytest.fixture
+def failing():
+    """Compute in a thread, which is returned with why that failed, once it has."""
 
-
-def test_a_slot_that_is_taken_away_ends_its_requests(bench, new_channel, until):
-    with Port(new_channel("wordcount")) as port:
+    def start(port):
         failures = []
 
         def guest():
             try:
                 compute(port, b"abc")
-            except RequestFailed as error:
+            except (Interrupted, RequestFailed) as error:
                 failures.append(str(error))
 
         thread = threading.Thread(target=guest)
         thread.start()
+        return thread, failures
+
+    return start
+
+
+def take_away(bench):
+    bench.execute(bench.commands.command(FreeSlot(instance="vm", lease_epoch=1)))
+
+
+def test_a_computation_that_takes_too_long_is_stopped(new_channel):
+    with Port(new_channel("wordcount", run_s=0.1)) as port, pytest.raises(RequestFailed, match="stopped") as failed:
+        compute(port, b"abc")
+    assert failed.value.code == "fpga_pool.slot_fault"
+
+
+def test_a_long_computation_gives_signs_of_life(bench, new_channel, until, failing, monkeypatch):
+    """The guest waits no longer than 20 s for a word; each time it looks at the clock, which it does at least once
+    between two words and once a second, one has passed.
+    """
+    monkeypatch.setattr(channels, "SIGN_OF_LIFE_S", 0.02)
+    ticks, seen_s = itertools.count(), [0]
+    clock = SimpleNamespace(monotonic=lambda: seen_s.append(next(ticks)) or seen_s[-1], sleep=time.sleep)
+    monkeypatch.setattr(accelerator, "time", clock)
+    with Port(new_channel("wordcount"), timeout_s=20.0) as port:
+        thread, failures = failing(port)
+        until(lambda: seen_s[-1] > 60)
+        take_away(bench)
+        thread.join(PATIENCE_S)
+        assert failures == ["sim0/slot0: the job was stopped"]
+
+
+def test_a_slot_that_is_taken_away_ends_its_requests(bench, new_channel, until, failing):
+    with Port(new_channel("wordcount")) as port:
+        thread, failures = failing(port)
         until(lambda: bench.driver.state(bench.address).state.value == "BUSY")
-        bench.execute(bench.commands.command(FreeSlot(instance="vm", lease_epoch=1)))
+        take_away(bench)
         thread.join(PATIENCE_S)
         assert failures == ["sim0/slot0: the job was stopped"]
         with pytest.raises(RequestFailed, match="not ready, or no longer assigned to this machine"):
