@@ -1,5 +1,6 @@
 """The scheduler's own time: silence, pauses, restarts."""
 
+import re
 import threading
 
 from fpga_pool.model.messages.agents import AssignJob
@@ -22,7 +23,8 @@ def test_a_pause_of_the_scheduler_is_no_silence_of_its_hosts(bench, until, jumpi
     batch = bench.create(agent, "sha256")
     until(lambda: agent.held)
     bench.clock.ahead_s = 1000.0  # suspended
-    until(lambda: "this scheduler did not run for 1000" in caplog.text)
+    # A busy machine may have held it up before, too, and has made it longer.
+    until(lambda: any(float(late_s) >= 1000.0 for late_s in re.findall(r"did not run for ([\d.]+) s", caplog.text)))
     ticked = threading.Event()
     ticked.wait(0.2)  # some more ticks
     assert bench.api.hosts()[0].alive

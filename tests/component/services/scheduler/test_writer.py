@@ -32,7 +32,7 @@ class Log:
 
     @contextmanager
     def begin(self):
-        self.go_on.wait(10.0)
+        self.go_on.wait(60.0)
         if self.failures:
             raise self.failures.pop(0)
         tx = Changes()
@@ -63,7 +63,7 @@ def at_once(log, writer, until):
             asked = [threads.submit(writer.run, work) for work in works]
             until(lambda: len(writer._waiting) == len(works))
             log.go_on.set()
-            first.result(10.0)
+            first.result(60.0)
             return asked
 
         yield ask
@@ -76,7 +76,7 @@ def test_an_answer_comes_when_the_work_is_committed(log, writer):
 
 def test_what_waits_shares_a_transaction_and_each_gets_its_own_answer(log, at_once):
     asked = at_once(*(lambda tx, i=i: tx.append(i) or -i for i in range(5)))
-    assert [future.result(10.0) for future in asked] == [0, -1, -2, -3, -4]
+    assert [future.result(60.0) for future in asked] == [0, -1, -2, -3, -4]
     assert [sorted(done) for done in log.transactions[1:]] == [[0, 1, 2, 3, 4]]
 
 
@@ -92,7 +92,7 @@ def test_each_work_in_a_shared_transaction_has_its_own_request(log, writer, unti
         until(lambda: len(writer._waiting) == 3)
         log.go_on.set()
         # A call without an id of a request has one for log lines alone.
-        assert [future.result(10.0) for future in asked] == ["req-1", "req-2", "req-3", ""]
+        assert [future.result(60.0) for future in asked] == ["req-1", "req-2", "req-3", ""]
 
 
 def test_a_group_is_bounded(log, writer, until):
@@ -102,7 +102,7 @@ def test_a_group_is_bounded(log, writer, until):
         until(lambda: len(writer._waiting) >= GROUP + 5)
         log.go_on.set()
         for future in asked:
-            future.result(10.0)
+            future.result(60.0)
     assert len(log.committed) == GROUP + 10
     assert max(map(len, log.transactions)) <= GROUP
 
@@ -114,9 +114,9 @@ def test_a_request_that_fails_takes_none_of_the_others_with_it(log, at_once):
 
     good, bad, other = at_once(lambda tx: tx.append("good"), fails, lambda tx: tx.append("other"))
     with pytest.raises(Conflict, match="not now"):
-        bad.result(10.0)
-    good.result(10.0)
-    other.result(10.0)
+        bad.result(60.0)
+    good.result(60.0)
+    other.result(60.0)
     assert sorted(log.committed) == ["first", "good", "other"]
 
 
@@ -126,9 +126,9 @@ def test_a_request_that_ends_its_thread_takes_none_of_the_others_with_it(log, at
         raise SystemExit("a worker was told to end")
 
     good, bad, other = at_once(lambda tx: tx.append("good") or 1, exits, lambda tx: tx.append("other") or 2)
-    assert str(bad.exception(10.0)) == "a worker was told to end"
+    assert str(bad.exception(60.0)) == "a worker was told to end"
     # Whoever is answered finds its work committed.
-    assert (good.result(10.0), other.result(10.0)) == (1, 2)
+    assert (good.result(60.0), other.result(10.0)) == (1, 2)
     assert sorted(log.committed) == ["first", "good", "other"]
 
 
@@ -145,7 +145,7 @@ def test_an_interrupted_commit_is_reported_to_all_and_not_done_again(log, writer
 
     monkeypatch.setattr(writer, "_begin", interrupted)
     asked = at_once(*(lambda tx, i=i: tx.append(i) for i in range(3)))
-    assert [type(future.exception(10.0)) for future in asked] == [KeyboardInterrupt] * 3
+    assert [type(future.exception(60.0)) for future in asked] == [KeyboardInterrupt] * 3
     assert len(begun) == 2
 
 
@@ -159,8 +159,8 @@ def test_a_store_that_is_away_is_asked_once_for_all(log, writer, until):
         others = [threads.submit(writer.run, lambda tx: None) for _ in range(3)]
         until(lambda: len(writer._waiting) == 3)
         log.go_on.set()
-        assert str(first.exception(10.0)) == "away"
-        assert [str(future.exception(10.0)) for future in others] == ["still away"] * 3
+        assert str(first.exception(60.0)) == "away"
+        assert [str(future.exception(60.0)) for future in others] == ["still away"] * 3
     assert log.failures == []
 
 
