@@ -21,7 +21,7 @@ class Api:
     def tickets(self, batch_uuid, requests):
         self.calls.append([request.job for request in requests])
         self.called.set()
-        assert self.let_through.wait(10)
+        assert self.let_through.wait(60)
         if self.error:
             raise self.error
         if any(request.job in self.refused for request in requests):
@@ -47,7 +47,7 @@ def ask(eventually):
         desk = TicketDesk(api, "batch")
         with ThreadPoolExecutor(len(jobs)) as workers:
             futures = [workers.submit(desk.get, request(jobs[0]))]
-            assert api.called.wait(10)
+            assert api.called.wait(60)
             futures += [workers.submit(desk.get, request(job)) for job in jobs[1:]]
             eventually(lambda: len(desk._queue) == len(jobs) - 1)
             api.let_through.set()

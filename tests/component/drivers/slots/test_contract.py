@@ -118,7 +118,7 @@ def test_stop_ends_a_job_and_leaves_the_slot_ready(driver, small, build, files, 
     until_busy(driver, small)
     driver.stop(small)
     with pytest.raises(RunStopped):
-        job.result(timeout=20)
+        job.result(timeout=60)
     assert driver.state(small).state is SlotState.READY
     assert not files.sink.exists()
 
@@ -141,7 +141,7 @@ def test_a_slot_does_one_thing_at_a_time(driver, small, build, files, in_backgro
         driver.scrub(small)
     driver.stop(small)
     with pytest.raises(RunStopped):
-        job.result(timeout=20)
+        job.result(timeout=60)
 
 
 def test_memory_is_scrubbed_between_projects(driver, small, build, files):

@@ -60,7 +60,7 @@ def test_a_paced_job_takes_the_time_of_the_catalogue_until_it_is_stopped(cpu, fi
     assert 0 <= cpu.progress(WORKER) < 0.5
     cpu.stop(WORKER)
     with pytest.raises(RunStopped):
-        job.result(timeout=20)
+        job.result(timeout=60)
     assert not busy(cpu)
 
 
@@ -74,7 +74,7 @@ def test_work_that_is_done_is_not_done_again(cpu, files, in_background, until):
     assert 0.5 <= cpu.progress(WORKER) < 1
     cpu.stop(WORKER)
     with pytest.raises(RunStopped):
-        job.result(timeout=20)
+        job.result(timeout=60)
 
 
 def test_without_pace_a_job_takes_as_long_as_the_software(slow, files):

@@ -14,12 +14,12 @@ class TestHook:
     @pytest.fixture
     def ask(self, host, tmp_path):
         def run(text, operation="prepare", suboperation="begin", config=""):
-            (tmp_path / "hook.conf").write_text(f"[hook]\nsocket = {host.socket}\ntimeout_s = 20\n{config}")
+            (tmp_path / "hook.conf").write_text(f"[hook]\nsocket = {host.socket}\ntimeout_s = 100\n{config}")
             program = HOOK.read_text().replace("/etc/libvirt/hooks/fpga_pool.conf", str(tmp_path / "hook.conf"))
             (tmp_path / "hook").write_text(program)
             done = subprocess.run(
                 [sys.executable, tmp_path / "hook", "name", operation, suboperation, "-"],
-                input=text, capture_output=True, text=True, timeout=30, check=False,
+                input=text, capture_output=True, text=True, timeout=200, check=False,
             )  # fmt: skip
             return done.returncode, done.stderr
 

@@ -283,7 +283,7 @@ def test_a_function_is_not_passed_before_its_slot_is_scrubbed_and_loaded(passing
     """A machine that began to run while the agent was away."""
     may_load, driver = threading.Event(), passing.bench.driver
     load = driver.load
-    monkeypatch.setattr(driver, "load", lambda *arguments: may_load.wait(10) and load(*arguments))
+    monkeypatch.setattr(driver, "load", lambda *arguments: may_load.wait(60) and load(*arguments))
     passing.machines.begin(xml())
     passing.instances.changed("")
     until(lambda: passing.held() == [SLOTS[0]])

@@ -198,7 +198,7 @@ def test_an_agent_that_is_killed_between_any_two_steps_has_lost_nothing_it_ackno
         acknowledged = int(child.stdout.readline())
     child.send_signal(signal.SIGKILL)
     rest = child.stdout.read().split(b"\n")[:-1]
-    child.wait(10)
+    child.wait(60)
     child.stdout.close()
     acknowledged = int(rest[-1]) if rest else acknowledged
 
