@@ -23,7 +23,7 @@ from support.waiting import wait_until
 
 BOOT_TIMEOUT_S = 300
 #: For the pool and Placement to have heard of what Nova did.
-SETTLE_TIMEOUT_S = 90.0
+SETTLE_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 180.0
 #: An emulated guest on a busy machine.
 CONSOLE_TIMEOUT_S = 400.0

@@ -52,7 +52,7 @@ def test_placement_has_the_slots_of_the_pool(cloud):
 def test_each_host_is_up(cloud):
     hosts = {service.host for service in cloud.compute.services(binary="nova-compute") if service.state == "up"}
     assert {slot.host for slot in cloud.pool.slots()} <= hosts
-    assert all(service.up for service in cloud.pool.services())
+    wait_until(lambda: all(service.up for service in cloud.pool.services()), "all services are up")
 
 
 def test_a_machine_is_active_when_its_slot_is_loaded_and_deleted_has_none(cloud, flavor, boot):

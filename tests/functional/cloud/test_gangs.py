@@ -219,7 +219,7 @@ def gangs(all_in_one, scheduler, admin):
 
 
 def test_a_gang_runs_on_servers_of_its_hosts_and_ends_with_nothing_left(gangs, images):
-    gang = gangs.create(2, 1.0, images("count 40 rest 0.5"), command="solve --steps 100")
+    gang = gangs.create(2, 1.0, images("count 60 rest 0.5"), command="solve --steps 100")
     servers = gangs.until_all_run(gang, GangState.FOREGROUND)
     assert set(servers) == {0, 1}
     for index, server in servers.items():
@@ -250,7 +250,7 @@ def test_a_gang_one_of_whose_servers_somebody_deletes_begins_again_and_is_never_
 
 
 def test_agent_and_scheduler_that_are_killed_while_servers_are_made_find_each_of_them_again(gangs, images):
-    gang = gangs.create(2, 1.0, images("count 60 rest 0.5"))
+    gang = gangs.create(2, 1.0, images("count 120 rest 0.5"))
     gangs.until(lambda: gangs.servers(gang), "Nova has the first server")
     gangs.kill(*AGENTS, SCHEDULER)
     made = {index: server["id"] for index, server in gangs.servers(gang).items()}
@@ -265,7 +265,7 @@ def test_agent_and_scheduler_that_are_killed_while_servers_are_made_find_each_of
 def test_a_gang_runs_behind_another_and_is_swapped_to_the_foreground_where_it_is(gangs, images):
     goes_on, swaps = gangs.create(2, 0.3, images("count 1000000 rest 1")), None
     gangs.until_all_run(goes_on, GangState.FOREGROUND)
-    swaps = gangs.create(2, 0.5, images("count 60 rest 0.5"))
+    swaps = gangs.create(2, 0.5, images("count 120 rest 0.5"))
     servers = gangs.until_all_run(swaps, GangState.BACKGROUND)
     gangs.until(lambda: {gangs.place(one)[1] for one in servers.values()} == {True}, "it is behind")
     gangs.cancel(goes_on)
@@ -295,7 +295,7 @@ def moving(gangs, images):
     for usage in (0.3, 0.9):
         gangs.until_all_run(gangs.create(1, usage, forever), GangState.FOREGROUND)
     ends = gangs.created[-1]
-    moves = gangs.create(1, 0.5, images("count 80 rest 0.5"))
+    moves = gangs.create(1, 0.5, images("count 120 rest 0.5"))
     [server] = gangs.until_all_run(moves, GangState.BACKGROUND).values()
     gangs.until_counted({0: server}, 3)
 

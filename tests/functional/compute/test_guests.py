@@ -21,7 +21,6 @@ def pool(rabbitmq, mariadb, hypervisor, tmp_path_factory):
         "guest_driver": "libvirt",
         "libvirt_uri": hypervisor.uri,
         "hook_socket": hypervisor.directory / "agent.sock",
-        "start_timeout_s": 20,
         "heartbeat_s": 0.5,
     }
     with Deployment(

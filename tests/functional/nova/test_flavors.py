@@ -26,7 +26,7 @@ class NovaApi:
 
     def request(self, method, path, body=None):
         headers = {"OpenStack-API-Version": "compute 2.86", "X-Auth-Token": "admin,specs_writer"}
-        return requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
+        return requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=180)
 
     def flavors(self):
         return {flavor["name"]: flavor for flavor in self.request("GET", "/flavors/detail").json()["flavors"]}
@@ -46,7 +46,7 @@ def nova(tmp_path_factory):
         yield NovaApi(port)
     finally:
         process.kill()
-        process.wait(30)
+        process.wait()
         process.stdout.close()
 
 

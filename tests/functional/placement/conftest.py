@@ -50,12 +50,12 @@ class Cloud:
 
     def _answers(self):
         with contextlib.suppress(requests.ConnectionError):
-            return requests.get(self.url, timeout=60).ok
+            return requests.get(self.url, timeout=START_S).ok
         return False
 
     def ask(self, method, path, body=None):
         headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.37"}
-        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
+        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=START_S)
         assert answer.ok, answer.text
         return answer.json() if answer.content else None
 
@@ -110,8 +110,12 @@ def cloud(tmp_path_factory):
 
 @pytest.fixture
 def placement_section(cloud):
-    """[placement] of configuration file; noauth2 takes the word of who says that he is the administrator."""
-    return {"auth_type": "admin_token", "endpoint": cloud.url, "token": "admin", "endpoint_override": cloud.url}
+    """[placement] of configuration file; noauth2 takes the word of who says that he is the administrator.
+
+    While Placement is away its port refuses connections; where it is just slow, it is waited for.
+    """
+    account = {"auth_type": "admin_token", "endpoint": cloud.url, "token": "admin", "endpoint_override": cloud.url}
+    return account | {"timeout": 120}
 
 
 @pytest.fixture

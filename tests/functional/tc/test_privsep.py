@@ -74,7 +74,7 @@ def test_agent_without_privileges(net, method, helper):
         ["ip", "netns", "exec", net.host.name, sys.executable, "-c", AGENT, net.device, method, helper],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
