@@ -25,7 +25,7 @@ def missing(tmp_path, *packages, user="1000"):
     script = f". {ROOT}/tools/bootstrap; VENV={tmp_path}; BOOTSTRAP_LOG={tmp_path}/log; PATH={commands}:$PATH; "
     # What starts services is the machine's, which a test leaves as it is.
     script += 'without_starting_services() { "$@"; }; install_system_packages cloud'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=200, check=False)
     calls = tmp_path / "calls"
     return done.returncode, done.stderr, calls.read_text() if calls.exists() else ""
 
@@ -50,5 +50,5 @@ def test_nothing_is_installed_where_nothing_is_missing(tmp_path, user):
 
 def test_the_cloud_of_one_machine_has_the_packages_of_its_servers():
     command = [str(Path(sys.prefix) / "bin" / "bindep"), "--list_all", "newline", "--file", str(ROOT / "bindep.txt")]
-    listed = subprocess.run([*command, "cloud"], capture_output=True, text=True, timeout=60, check=True).stdout
+    listed = subprocess.run([*command, "cloud"], capture_output=True, text=True, timeout=200, check=True).stdout
     assert {server.package for server in (RabbitMQ, MariaDB, Libvirt)} <= set(listed.split())

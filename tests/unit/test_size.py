@@ -8,7 +8,7 @@ SIZE = Path(__file__).parents[2] / "tools" / "size"
 
 def figures(directory):
     command = [sys.executable, SIZE, "--json", directory]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=200).stdout)
 
 
 def test_counts_every_line_and_each_folder_by_itself(tmp_path):
@@ -27,7 +27,7 @@ def test_counts_every_line_and_each_folder_by_itself(tmp_path):
 
 
 def test_measures_the_package_when_no_directory_is_given():
-    printed = subprocess.run([SIZE], check=True, capture_output=True, text=True, timeout=60).stdout
+    printed = subprocess.run([SIZE], check=True, capture_output=True, text=True, timeout=200).stdout
     assert "  files\n" in printed
     assert "fpga_pool/" in printed
 

@@ -252,7 +252,7 @@ def test_without_a_standard_error_nothing_of_it_comes_on_standard_output():
 
 def program(line):
     command = f"{sys.executable} -P -W ignore -m fpga_pool.cli.client.main {line}"
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_debug_tells_the_trace(run):

@@ -36,7 +36,7 @@ def test_checker_accepts_what_is_written_and_finds_the_same_means(trace, tmp_pat
     result = json.loads(capsys.readouterr().out)
     files = [tmp_path / "jobs.csv", tmp_path / "spans.csv"]
     run = subprocess.run(
-        [sys.executable, CHECKER, *files, "32"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, *files, "32"], capture_output=True, text=True, check=False, timeout=200
     )
     said = json.loads(run.stdout)
     assert (run.returncode, said["faults"]) == (0, [])

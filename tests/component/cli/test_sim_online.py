@@ -43,7 +43,7 @@ def test_checker_accepts_what_is_written_and_finds_the_same_benefit(jobs, tmp_pa
     assert 0 < result["mean_benefit_vcpus"] <= result["bound_vcpus"]
     files = [jobs, tmp_path / "runs.csv", tmp_path / "stretches.csv", CATALOGUE]
     run = subprocess.run(
-        [sys.executable, CHECKER, *files, "18"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, *files, "18"], capture_output=True, text=True, check=False, timeout=200
     )
     said = json.loads(run.stdout)
     assert (run.returncode, said["faults"]) == (0, [])
@@ -140,7 +140,7 @@ def test_exact_carries_out_the_optimum_where_times_are_multiples_of_the_step(tmp
     best = json.loads(capsys.readouterr().out)
     files = [path, tmp_path / "runs.csv", tmp_path / "stretches.csv", catalogue]
     run = subprocess.run(
-        [sys.executable, CHECKER, *files, "3"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, *files, "3"], capture_output=True, text=True, check=False, timeout=200
     )
     assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
     assert best["mean_benefit_vcpus"] == pytest.approx(best["optimum_vcpus"])

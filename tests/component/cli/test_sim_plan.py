@@ -46,7 +46,7 @@ def test_writes_a_plan_that_the_checker_accepts(problem, tmp_path, capsys, polic
     assert result["policy"] == policy
     assert 0 < result["lower_bound_s"] <= result["makespan_s"]
     run = subprocess.run(
-        [sys.executable, CHECKER, problem, plan], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, problem, plan], capture_output=True, text=True, check=False, timeout=200
     )
     assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
 
@@ -88,7 +88,7 @@ def test_exact_writes_a_proven_plan_that_the_checker_accepts_and_says_how_it_pro
     assert result["lower_bound_s"] == pytest.approx(result["makespan_s"], rel=2e-5)
     assert {"best", "bound", "gap"} <= set(printed.err.split())
     run = subprocess.run(
-        [sys.executable, CHECKER, small, plan], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, small, plan], capture_output=True, text=True, check=False, timeout=200
     )
     assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
 

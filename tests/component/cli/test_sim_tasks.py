@@ -21,7 +21,7 @@ def problem(tmp_path_factory) -> Path:
 
 def checked(problem, schedule):
     run = subprocess.run(
-        [sys.executable, CHECKER, problem, schedule], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, CHECKER, problem, schedule], capture_output=True, text=True, check=False, timeout=200
     )
     return json.loads(run.stdout)
 

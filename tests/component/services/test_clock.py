@@ -1,4 +1,4 @@
-import time
+from types import SimpleNamespace
 
 from fpga_pool.services import clock as clock_module
 from fpga_pool.services.clock import SteadyClock
@@ -12,14 +12,17 @@ def test_it_does_not_follow_the_systems_clock(monkeypatch):
 
 
 def test_a_clock_that_was_started_behind_the_pool_goes_on_from_the_pools_time(monkeypatch, caplog):
-    now_s = time.time()
-    monkeypatch.setattr(clock_module.time, "time", lambda: now_s - 3600)
+    now_s, at_s = 1e9, 0.0
+    # No time passes but what the test lets pass: half a tenth of a second would be another difference.
+    there = SimpleNamespace(time=lambda: now_s - 3600, monotonic=lambda: at_s)
+    monkeypatch.setattr(clock_module, "time", there)
     clock = SteadyClock()
     clock.advance_to(now_s)
-    assert now_s <= clock() < now_s + 60
-    assert "differs from the pool's by 3600" in caplog.text
+    assert clock() == now_s
+    assert "differs from the pool's by 3600.0 s" in caplog.text
+    at_s = 2.0
     clock.advance_to(now_s - 5)
-    assert clock() >= now_s
+    assert clock() == now_s + 2
 
 
 def test_it_is_steady_since_its_last_large_correction(monkeypatch):

@@ -25,4 +25,4 @@ def test_a_program_whose_owner_died_first_does_not_begin():
     with owner:
         assert owner.stdout.readline() == "forked\n"
         owner.kill()
-        assert owner.communicate(timeout=60)[0] == ""
+        assert owner.communicate(timeout=200)[0] == ""

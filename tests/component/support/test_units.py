@@ -38,7 +38,7 @@ def exposure(unit):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=200,
     )
     return float(re.search(r"exposure level for \S+: ([0-9.]+)", found.stdout)[1])
 
@@ -77,7 +77,7 @@ def root(tmp_path):
     for command in (["systemd-sysusers"], ["systemd-tmpfiles", "--create"]):
         file = UNITS / f"fpga-pool.{command[0].removeprefix('systemd-')}.conf"
         done = subprocess.run(
-            [*command, f"--root={tmp_path}", str(file)], capture_output=True, text=True, check=False, timeout=60
+            [*command, f"--root={tmp_path}", str(file)], capture_output=True, text=True, check=False, timeout=200
         )
         assert done.returncode == 0, done.stderr
     return tmp_path

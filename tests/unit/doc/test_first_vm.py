@@ -36,7 +36,7 @@ def test_the_commands_run_in_order_and_with_what_each_needs(tmp_path):
         "IMAGE": "cirros",
         "NETWORK": "private",
     }
-    subprocess.run(["bash", str(SCRIPT)], env=environ, check=True, timeout=60, capture_output=True)
+    subprocess.run(["bash", str(SCRIPT)], env=environ, check=True, timeout=200, capture_output=True)
     manage = "fpga-pool-manage --config-file /etc/fpga_pool/fpga_pool.conf"
     assert log.read_text().splitlines() == [
         f"{manage} db sync",
@@ -58,13 +58,13 @@ def test_it_stops_at_the_first_command_that_fails(tmp_path):
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "IMAGE": "cirros", "NETWORK": "private"}
-    assert subprocess.run(["bash", str(SCRIPT)], env=environ, check=False, timeout=60).returncode == 3
+    assert subprocess.run(["bash", str(SCRIPT)], env=environ, check=False, timeout=200).returncode == 3
 
 
 def test_the_filters_that_nova_has_by_itself_are_named_again():
     # In a process of its own: Nova changes defaults of the libraries that it shares with everything else here.
     program = "import nova.conf; print(','.join(nova.conf.CONF.filter_scheduler.enabled_filters))"
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True, timeout=200
     )
     assert f"\nenabled_filters = FpgaPoolSlotFilter,{ended.stdout}" in (PAGES / "nova.conf").read_text()

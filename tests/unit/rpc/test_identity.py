@@ -79,7 +79,7 @@ print(*signer.number(), flush=True)
 
 
 def test_a_forked_process_is_a_client_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=200, check=True)
     (child, *first), (again, *second), (parent, *third), (_, *fourth) = map(str.split, done.stdout.splitlines())
     assert (first, second, third, fourth) == (["1"], ["2"], ["2"], ["3"])
     assert child == again != parent

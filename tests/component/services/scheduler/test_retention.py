@@ -58,8 +58,11 @@ def test_a_short_retention_is_exceeded_by_a_tenth_and_a_long_one_by_an_hour():
     assert purge_interval_s(30 * 86_400.0) == 3600.0
 
 
-def test_what_reaches_the_retention_later_is_removed_then(bench, batches, until, monkeypatch):
-    monkeypatch.setattr(service_module, "PURGES", 700)
-    started(bench, retention_s=70.0)  # looked at when it starts, and each 0.1 s from then on
+def test_what_reaches_the_retention_later_is_removed_then(bench, batches, until, jumping_clock, monkeypatch):
+    monkeypatch.setattr(service_module, "PURGES", 6000)
+    bench.clock = jumping_clock
+    service = started(bench, retention_s=600.0)  # looked at when it starts, and each 0.1 s from then on
+    until(service.ownership.shards)
     assert len(batches()) == 1
+    jumping_clock.ahead_s = 600.0
     until(lambda: batches() == [])
