@@ -107,7 +107,8 @@ class GuestUse:
             hold = self._held_for(instance)
             if function not in ("", hold.function):
                 raise Conflict(f"this accelerator is {hold.function}, not {function}")
-            watch = threading.Timer(limit_s, self._stop_late, [instance])
+            over = threading.Event()
+            watch = threading.Timer(limit_s, self._stop_late, [instance, over])
             watch.daemon = True
             watch.start()
             try:
@@ -115,6 +116,8 @@ class GuestUse:
                 self.moved_bytes += input_bytes + sink.stat().st_size
             finally:
                 watch.cancel()
+                with self._lock:
+                    over.set()
         return result.seconds
 
     def function(self, instance: str) -> str:
@@ -133,6 +136,12 @@ class GuestUse:
             raise Conflict("this accelerator is not ready, or no longer assigned to this machine")
         return hold
 
-    def _stop_late(self, instance: str) -> None:
+    def _stop_late(self, instance: str, over: threading.Event) -> None:
+        """Stop a computation until it is over, and no later one."""
         LOG.warning("slot %s: a computation of instance %s exceeded its time limit; stopped", self._address, instance)
-        self._driver.stop(self._address)
+        while True:
+            with self._lock:
+                if over.is_set():
+                    return
+                self._driver.stop(self._address)
+            over.wait(STOP_AGAIN_S)

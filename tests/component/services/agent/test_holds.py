@@ -114,6 +114,16 @@ def test_a_computation_that_takes_too_long_is_stopped(bench, until, compute):
         compute(bench, limit_s=0.1)
 
 
+def test_a_computation_whose_limit_is_over_before_it_begins_is_stopped(bench, until, compute, monkeypatch):
+    hold(bench, function="wordcount")
+    until(lambda: bench.worker.guest._hold is not None)
+    stopped, run, stop = threading.Event(), bench.driver.run, bench.driver.stop
+    monkeypatch.setattr(bench.driver, "stop", lambda *arguments: (stop(*arguments), stopped.set()))
+    monkeypatch.setattr(bench.driver, "run", lambda *arguments: stopped.wait(PATIENCE_S) and run(*arguments))
+    with pytest.raises(SlotFault, match="stopped"):
+        compute(bench, limit_s=0.0)
+
+
 def test_a_load_that_fails_is_told_to_whoever_waits_and_tried_again(bench):
     bench.driver.fail_next_load(bench.address)
     with bench.jobs.changed:  # nothing happens to the slot before it is waited for
