@@ -344,27 +344,6 @@ def test_a_token_is_good_for_one_order_even_within_a_burst(lane):
     assert (frame.number, frame.reason) == (2, "reused_token")
 
 
-@pytest.mark.parametrize(
-    "spoken",
-    [
-        [frames.Hello("x")],
-        [frames.Order(0, "t", 0, "0" * 64)],
-        [frames.Order(7, "t", 0, "0" * 64), frames.Order(7, "t", 0, "0" * 64)],
-        [frames.Order(7, "t", 5, "0" * 64), frames.KeepAlive()],
-        [frames.Order(7, "t", frames.SMALL_BYTES + 1, "0" * 64)],
-        [frames.ResultReceived(9)],
-    ],
-)
-def test_who_breaks_the_rules_loses_the_lane(bench, spoken):
-    raw = bench.raw()
-    raw.say(frames.Fetch(1, bench.token(purpose="fetch")), *spoken)
-    heard = []
-    while not (heard and isinstance(heard[-1], frames.Refuse) and heard[-1].number == 0):
-        heard.append(raw.hear())
-    assert heard[-1].reason in ("bad_frame", "oversized")
-    bench.assert_nothing_held()
-
-
 def test_a_client_that_hangs_up_is_waited_for_no_longer(lane, eventually):
     lane.order(1)
     eventually(lambda: lane.connection.pump(0.01) == [] and "job-1" in lane.ends)

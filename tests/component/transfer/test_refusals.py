@@ -301,6 +301,27 @@ def test_client_that_takes_no_result(make_bench, tmp_path, sha256):
     assert bench.agent.delivered_jobs == []
 
 
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        [frames.Hello("x")],
+        [frames.Order(0, "t", 0, "0" * 64)],
+        [frames.Order(7, "t", 0, "0" * 64), frames.Order(7, "t", 0, "0" * 64)],
+        [frames.Order(7, "t", 5, "0" * 64), frames.KeepAlive()],
+        [frames.Order(7, "t", frames.SMALL_BYTES + 1, "0" * 64)],
+        [frames.ResultReceived(9)],
+    ],
+)
+def test_who_breaks_the_rules_loses_the_lane(bench, spoken):
+    raw = bench.raw()
+    raw.say(frames.Fetch(1, bench.token(purpose="fetch")), *spoken)
+    heard = []
+    while not (heard and isinstance(heard[-1], frames.Refuse) and heard[-1].number == 0):
+        heard.append(raw.hear())
+    assert heard[-1].reason in ("bad_frame", "oversized")
+    bench.assert_nothing_held()
+
+
 def test_logs_and_refusals_repeat_no_token(bench, caplog, refused):
     caplog.set_level("DEBUG")
     token = bench.token(4)
