@@ -21,15 +21,17 @@ def scene(run_pool, broker, mariadb):
 def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, refusal, end, away_s):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=3.0)
-    before, owners = work.states(), scene.owners()
+    jobs, owners = len(work.jobs()), scene.owners()
 
     getattr(broker, end)()
     until_s = time.monotonic() + away_s
     # The API says so within its own limit, which is below that of its client; the client says something else.
     assert refusal(scene.pool.client().batches) == SCHEDULER_SILENT
     # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
-    wait_until(lambda: work.results == sum(before.values()), "the client has all results")
-    assert work.states() == before
+    told = work.states()
+    assert told[JobState.RUNNING] + told[JobState.STAGED] > 0
+    wait_until(lambda: work.results == jobs, lambda: f"the client has all results: {work.results}")
+    assert work.states() == told
     later = scene.begin([0.5] * 4)
     time.sleep(max(until_s - time.monotonic(), 0))
     assert scene.alive() == {"node-1": True, "node-2": True}

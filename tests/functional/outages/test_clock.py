@@ -49,7 +49,7 @@ def test_a_clock_that_is_set_back_is_not_noticed(scene, set_back, name):
     assert work.attempts() == {1}
     assert 0 < scene.now() - began_at < HOUR_S
     assert not scene.hosts_were_lost()
-    assert DIFFERS not in scene.pool.log_file(name).read_text()
+    assert DIFFERS not in scene.logs()[name]
 
 
 @pytest.mark.timeout(600)
@@ -66,7 +66,7 @@ def test_a_process_that_starts_an_hour_back_follows_the_pools_time_and_says_so(s
     assert work.attempts() == {1}
     assert 0 < scene.now() - began_at < HOUR_S
     assert not scene.hosts_were_lost()
-    logs = {one: scene.pool.log_file(one).read_text() for one in scene.pool.names}
+    logs = scene.logs()
     assert re.search(f"{DIFFERS} 3[56]..\\.", logs[name])
     # Nobody was led astray.
     assert not any(re.search(f"{DIFFERS} -3[56]..\\.", log) for log in logs.values())
