@@ -225,7 +225,12 @@ _GIVEN: deque[int] = deque(maxlen=1000)
 
 
 def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """Return several, all different; programs that choose theirs before others listen take them `among` others."""
+    """Return several, all different; programs that choose theirs before others listen take them `among` others.
+
+    Each worker of pytest-xdist has ports of its own: what another one was given may not listen yet, or not just now.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    among = among[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
     found: list[int] = []
     for port in random.SystemRandom().sample(among, min(len(among), 100 * count)):
         if port in _GIVEN:
