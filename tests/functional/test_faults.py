@@ -20,6 +20,7 @@ FAULTS = {
     # Each card that disappears takes an attempt from all jobs in its queues: none is to lose all of them by bad luck.
     "scheduler": {"max_attempts": 30},
     "standalone": {"hosts": 4, "egress_mbps": 400, "ingress_mbps": 800},
+    "agent": {"hang_grace_s": 1.0},
     "driver_simulated": {
         "cards": 2,
         "load_fails": 0.03,

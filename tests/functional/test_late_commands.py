@@ -11,7 +11,7 @@ from support.waiting import wait_until
 
 OPTIONS = {
     # Agents are not heard while they ask a scheduler that stalls: nothing here is about hosts that are lost.
-    "scheduler": {"shard_timeout_s": 4.0, "host_timeout_s": 60.0},
+    "scheduler": {"shard_timeout_s": 8.0, "host_timeout_s": 60.0},
     # RabbitMQ shall not give up a process whose messages are held up.
     "oslo_messaging_rabbit": {"heartbeat_timeout_threshold": 300},
 }

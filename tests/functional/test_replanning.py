@@ -16,7 +16,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import SimulatedPool
 from support.simulated import fail_slot_at, fresh_hosts
-from support.waiting import wait_until
+from support.waiting import SOON_S, wait_until
 
 #: The seed with which, of the slots of both hosts, one hangs once: at its seventh job.
 HANGS = {
@@ -24,7 +24,7 @@ HANGS = {
     "driver_simulated": {"board": "demo", "job_hangs": 0.005, "fault_seed": 215},
     "scheduler": {"replan_horizon_s": 0.6, "replan_late_s": 0.6},
     # A slot that has hung once is not offered again.
-    "agent": {"fault_pause_s": 60.0},
+    "agent": {"hang_grace_s": 1.0, "fault_pause_s": 60.0},
 }
 FIRST, SECOND, BYTES = 70, 30, 3_000_000
 
@@ -50,7 +50,7 @@ class Users:
 
     def wait(self):
         for thread in self._threads:
-            thread.join(120)
+            thread.join(SOON_S)
         return [self.results[name] for name in ("a", "b")]
 
 
