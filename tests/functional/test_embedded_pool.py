@@ -86,10 +86,15 @@ def test_a_batch_is_listed_shown_and_watched_by_its_project_alone(pool, files):
 def test_slots_are_drained_and_resumed_by_name(pool):
     name = fpga_pool(pool, "slot", "list", "-f", "json")[0]["name"]
     fpga_pool(pool, "slot", "drain", name)
-    states = {slot.name: slot.state for slot in pool.client().slots()}
-    assert states[name] is SlotState.DRAINED
+    client = pool.client()
+
+    def state():
+        return next(slot.state for slot in client.slots() if slot.name == name)
+
+    # What others have left there may have to end first.
+    wait_until(lambda: state() is SlotState.DRAINED, lambda: f"the slot is drained: {state()}")
     fpga_pool(pool, "slot", "resume", name)
-    assert {slot.name: slot.state for slot in pool.client().slots()}[name] in (SlotState.EMPTY, SlotState.READY)
+    wait_until(lambda: state() in (SlotState.EMPTY, SlotState.READY), lambda: f"the slot is free: {state()}")
 
 
 def test_cards_are_drained_and_resumed_by_name_and_stay_while_their_agent_has_them(pool):

@@ -46,6 +46,12 @@ def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
     batch = client.run_jobs(jobs, output_dir=tmp_path).batch
     slots = client.slots()
     drained = client.drain(slots[0].uuid)
+    # What a client sees is counted a moment later.
+    counters = "fpga_pool_jobs_ended_total", "fpga_pool_job_wait_seconds_count", "fpga_pool_batch_makespan_ratio_count"
+    wait_until(
+        lambda: [Scrape(url).total(counter) for counter in counters] == [len(jobs), len(jobs), 1],
+        "jobs and batch are counted",
+    )
     scraped = Scrape(url)
 
     slots = client.slots()

@@ -11,6 +11,7 @@ from fpga_pool.model.objects.pool import BatchState, LeaseState
 from fpga_pool.store.store import Store
 from support.scraping import Scrape
 from support.servers.server import free_port
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -60,8 +61,13 @@ def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
     assert outcome.batch.state is BatchState.COMPLETED
     assert [digest(job.result.read_bytes()) for job in outcome.jobs] == [expected(job, tmp_path) for job in work]
 
+    def jobs_ended():
+        found = Scrape(f"http://127.0.0.1:{ports['scheduler-1']}/metrics")
+        return found.total("fpga_pool_jobs_ended_total", state="COMPLETED")
+
+    # What a client sees is counted a moment later.
+    wait_until(lambda: jobs_ended() == len(work), lambda: f"all jobs are counted: {jobs_ended()}")
     scraped = {name: Scrape(f"http://127.0.0.1:{port}/metrics") for name, port in ports.items()}
-    assert scraped["scheduler-1"].total("fpga_pool_jobs_ended_total", state="COMPLETED") == len(work)
     assert scraped["scheduler-1"].total("fpga_pool_slots") == len(pool.client().slots())
     received_bytes = [scraped[name].total("fpga_pool_agent_received_bytes_total") for name in ("node-1", "node-2")]
     assert sum(received_bytes) == sum(job.source.stat().st_size for job in work)
