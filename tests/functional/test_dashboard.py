@@ -14,7 +14,7 @@ from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.pool import SlotState
 from support.browser import running_browser, serious_findings, watched_page
-from support.waiting import wait_until
+from support.waiting import SOON_S, wait_until
 
 VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
 #: What runs as a script where a name gets into the page as markup.
@@ -45,7 +45,8 @@ class Pool:
 
     def end_batch(self):
         self.begin_batch()
-        self._batch.join(60)
+        self._batch.join(SOON_S)
+        assert not self._batch.is_alive(), "the batch does not end"
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +246,8 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
         (flow,) = client.flows()
         assert (flow.name, flow.planned_bps, flow.requester) == ("slow", 5e6, "requester-1")
         client.cancel(batch.uuid)
-        sender.join(60)
+        sender.join(SOON_S)
+        assert not sender.is_alive()
 
 
 def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_path):

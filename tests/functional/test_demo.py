@@ -12,11 +12,9 @@ import time
 from pathlib import Path
 
 from fpga_pool.client import Client
-from support.waiting import wait_until
+from support.waiting import SOON_S, wait_until
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
-PATIENCE_S = 60.0
-
 
 #: One file is enough: what is computed over many is in another test.
 BEGIN = "import sys; from fpga_pool.experiments import acts, demo; demo.FILES = 1"
@@ -93,7 +91,7 @@ def test_ctrl_c_ends_it_in_one_line_and_its_pool_with_it(tmp_path):
     ) as demo:
         log = tmp_path / "out" / "ect" / "pool" / "pool.log"
         wait_until(log.exists, "its pool starts")
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + SOON_S
         while demo.poll() is None:
             assert time.monotonic() < until_s
             demo.send_signal(signal.SIGINT)

@@ -53,7 +53,7 @@ def test_a_killed_client_continues_where_it_stopped(make_pool, files, tmp_path):
         wait_until(lambda: out.is_dir() and any(out.glob("input-*")), "a result of the client", WAIT_S)
     finally:
         create.kill()
-        create.wait(30)
+        create.wait(WAIT_S)
     fetched = {path: path.stat().st_ino for path in out.glob("input-*")}
     assert len(fetched) < FILES
     (batch,) = pool.client().batches()

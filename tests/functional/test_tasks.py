@@ -105,7 +105,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
         work.start(client, range(7 * number, 7 * number + 7), PATIENT)
         shares.start(count, topology)
     assert shares.wrong(300) == []
-    work.wait(100)
+    work.wait(200)
     assert work.wrong() == []
     tasks = [client.task(task.uuid) for task in client.tasks()]
     assert {task.task.state for task in tasks} == {TaskState.COMPLETED}
@@ -194,7 +194,7 @@ def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     time.sleep(1.0)
     client.resume(drained.uuid)
     assert shares.wrong(300) == []
-    work.wait(100)
+    work.wait(200)
     assert work.wrong() == []
     assert {task.state for task in client.tasks()} == {TaskState.COMPLETED}
     assert {batch.state for batch in client.batches()} == {BatchState.COMPLETED}

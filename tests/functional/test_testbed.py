@@ -112,7 +112,7 @@ def test_what_a_killed_experiment_leaves_is_gone_with_the_next(testbed):
     assert process.poll() is None, process.communicate()
     left = networks() - before[0]
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(10)
+    process.wait(TIMEOUT_S)
     wait_until(lambda: not processes_with(str(place)), "its processes end with it")
     assert left <= networks()
     with switched_network([Nic(host="h", egress_bps=1e9, ingress_bps=1e9)]):
