@@ -20,8 +20,11 @@ from support.attacks import (
 )
 from support.hostile import ANSWERED, SPOKEN, STAYS
 from support.servers.process import resident_bytes
+from support.streams import Canary
 
 ROUNDS = 3
+#: A batch during which this machine stood still for so long is measured again, at most so many times.
+STALLED_S, TRIES = 0.5, 5
 LONGEST, MOST = 5.0, 1.25
 
 pytestmark = pytest.mark.long
@@ -53,10 +56,19 @@ def test_a_tenant_is_served_beside_hostile_connections(pool, processors, attack,
     client, pid = pool
     batch_s(client, tmp_path / "first")
     said, before = attack(client), resident_bytes(pid)
+
+    def measured_s(name):
+        for number in range(TRIES):
+            with Canary() as canary:
+                took_s = batch_s(client, tmp_path / f"{name}-{number}")
+            if canary.worst_s < STALLED_S:
+                break
+        return took_s
+
     alone_s, attacked_s = [], []
     for number in range(ROUNDS):
-        alone_s.append(batch_s(client, tmp_path / f"{number}-alone"))
+        alone_s.append(measured_s(f"{number}-alone"))
         with attacking(client, said, pause_s, leaves, sources, processors):
-            attacked_s.append(batch_s(client, tmp_path / f"{number}-attacked"))
+            attacked_s.append(measured_s(f"{number}-attacked"))
     assert statistics.median(attacked_s) <= LONGEST * statistics.median(alone_s)
     assert resident_bytes(pid) <= MOST * before

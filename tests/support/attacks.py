@@ -17,7 +17,7 @@ from fpga_pool.experiments.embedded import start_pool
 from fpga_pool.model.messages.requests import TicketRequest
 from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.transfer import tokens
-from support.hostile import lane, stranger
+from support.hostile import ATTACKING, lane, stranger
 
 JOBS, BYTES = 40, 8_000
 #: Two hosts with a card each, that wait for nothing.
@@ -91,13 +91,17 @@ def attacking(
     ports = sorted({(host.data_address, host.data_port) for host in client.hosts() if host.name.startswith("node")})
     told = {"ports": ports, "said": said, "pause_s": pause_s, "leaves": leaves, "sources": sources}
     command = [sys.executable, "-m", "support.hostile"]
-    others = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True)
+    others = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True
+    )
     try:
         os.sched_setaffinity(others.pid, processors)
         assert others.stdin is not None
+        assert others.stdout is not None
         json.dump(told, others.stdin)
         others.stdin.close()
-        time.sleep(2.0)
+        with others.stdout as told_back:
+            assert told_back.readline() == f"{ATTACKING}\n", "the attack does not begin"
         yield
         assert others.poll() is None, "the attack has ended"
     finally:

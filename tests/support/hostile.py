@@ -16,6 +16,8 @@ from fpga_pool.transfer import frames
 LOOK_S = 0.05
 #: When a connection is closed by its peer: never, when it has an answer, when it has spoken.
 STAYS, ANSWERED, SPOKEN = "stays", "answered", "spoken"
+#: What the program says once each connection has spoken.
+ATTACKING = "attacking"
 
 
 def stranger(token: str) -> bytes:
@@ -40,6 +42,7 @@ class Connections:
         self._said = said
         self._selector = selectors.DefaultSelector()
         self._due = [(0.0, number) for number in range(len(said))]
+        self._silent = set(range(len(said)))
 
     def run(self) -> None:
         while True:
@@ -49,6 +52,12 @@ class Connections:
             self._due = [due for due in self._due if due[0] > now_s]
             for key, events in self._selector.select(LOOK_S):
                 self._serve(key, events)
+
+    def _note(self, number: int) -> None:
+        if self._silent:
+            self._silent.discard(number)
+            if not self._silent:
+                print(ATTACKING, flush=True)
 
     def _open(self, number: int) -> None:
         sock = socket.socket()
@@ -65,6 +74,7 @@ class Connections:
         try:
             if events & selectors.EVENT_WRITE:
                 sock.send(self._said[number])
+                self._note(number)
                 if self._leaves == SPOKEN:
                     raise ConnectionResetError
                 self._selector.modify(sock, selectors.EVENT_READ, number)
