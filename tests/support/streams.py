@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fpga_pool.drivers.egress.base import Flow
+from support.waiting import SOON_S
 
 RAMP_S, WINDOW_S = 1.0, 4.0
 #: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
@@ -46,7 +47,7 @@ class Stream:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
-            thread.join(30)
+            thread.join(SOON_S)
             assert not thread.is_alive()
         self.near.close()
         self.far.close()
@@ -88,7 +89,7 @@ class Canary:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(SOON_S)
 
     def _watch(self) -> None:
         while not self._stop.is_set():
