@@ -16,14 +16,18 @@ from support.servers.process import find_program
 
 IMPORT_S = 120.0
 MEMORY_MIB = 1536
+PCPUS = 2
 
 _PROGRAMS = ("libvirtd", "qemu-system-x86_64", "ip", "mount", "umount", "nsenter", "unshare", "setpriv")
 #: What has to be there for systemd to run machines.
 _SYSTEMD = ("dbus-daemon", "systemctl", "/lib/systemd/systemd", "/lib/systemd/systemd-machined")
 #: What systemd runs itself, where it has them.
 _SYSTEMD_PROGRAMS = ("systemd-executor", "systemd-shutdown")
-#: Files of libraries that programs open by themselves, where they are installed.
-_LIBRARIES = ("libvirt/connection-driver/libvirt_driver_qemu.so", "qemu/accel-tcg-*.so", "systemd/libsystemd-*.so")
+#: Files of libraries that programs open by themselves, where they are installed, and what libvirtd saves a guest with.
+_LIBRARIES = (
+    "libvirt/connection-driver/libvirt_driver_qemu.so", "qemu/accel-tcg-*.so", "systemd/libsystemd-*.so",
+    "libvirt_iohelper",
+)  # fmt: skip
 _DATA = (
     "libvirt/cpu_map/*", "qemu/bios-256k.bin", "qemu/kvmvapic.bin", "seabios/bios-256k.bin", "qemu/linuxboot_dma.bin",
     "dbus-1/system.conf", "dbus-1/system.d/org.freedesktop.systemd1.conf",
@@ -126,7 +130,9 @@ def build(kernel: Path, directory: Path, program: Path, *, systemd: bool) -> Pat
     named = {name: Path(find_program(name) or name) for name in (*_PROGRAMS, "virsh", *(_SYSTEMD if systemd else ()))}
     interpreter = Path(os.path.realpath(sys.executable))
     files = [*named.values(), interpreter, *_python_files(program), Path("/etc/passwd"), Path("/etc/group")]
-    files += [path for name in _LIBRARIES for lib in ("/usr/lib", "/usr/lib64") for path in _found(lib, name)]
+    files += [
+        path for name in _LIBRARIES for lib in ("/usr/lib", "/usr/lib64", "/usr/libexec") for path in _found(lib, name)
+    ]
     files += [path for name in _DATA for path in Path("/usr/share").glob(name)]
     if systemd:
         programs = [Path(lib) / "systemd" / name for lib in ("/lib", "/usr/lib") for name in _SYSTEMD_PROGRAMS]
@@ -161,10 +167,11 @@ def build(kernel: Path, directory: Path, program: Path, *, systemd: bool) -> Pat
 
 
 def run(kernel: Path, initrd: Path, console: Path, timeout_s: float) -> str:
-    """Boot a node on one emulated processor, wait until it powers off, and return what it printed."""
+    """Boot a node, wait until it powers off, and return what it printed."""
     command = [
-        "qemu-system-x86_64", "-accel", "tcg", "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot",
-        "-serial", f"file:{console}", "-kernel", str(kernel), "-initrd", str(initrd),
+        "qemu-system-x86_64", "-accel", "tcg", "-smp", str(PCPUS), "-m", str(MEMORY_MIB),
+        "-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}",
+        "-kernel", str(kernel), "-initrd", str(initrd),
         # An emulated timer may be too late for the kernel's check of it.
         "-append", "console=ttyS0 panic=-1 quiet no_timer_check",
     ]  # fmt: skip

@@ -1,11 +1,14 @@
-"""Runs on a compute node whose kernel has version 2 of control groups alone: guests of libvirt share its one pCPU.
+"""Runs on a compute node whose kernel has version 2 of control groups alone: guests of libvirt share its pCPUs.
 
 Under systemd libvirtd runs already; otherwise it is started here, as one of several hosts of a machine.  A guest is a
-firmware that computes without end.  One line of the console has what was found, in JSON.
+firmware that computes without end, a process of a gang a disk that counts.  One line of the console has what was found,
+in JSON.
 """
 
 import contextlib
+import itertools
 import json
+import operator
 import os
 import subprocess
 import time
@@ -16,25 +19,40 @@ import libvirt
 
 from fpga_pool.drivers.host_meter import HostMeter
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
-from fpga_pool.drivers.runners.domain import Machine, SavedMemory
+from fpga_pool.drivers.runners.domain import Consoles, Machine, SavedMemory
 from fpga_pool.drivers.runners.libvirt import LibvirtRunner
 from fpga_pool.drivers.runners.process_guests import ProcessGuests
-from fpga_pool.drivers.tiers.cgroups import foreground_shares
+from fpga_pool.drivers.tiers import cgroups
 from fpga_pool.drivers.tiers.domain import wish
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.gang_process import Key, ProcessSpec
+from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
+from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.flavor import Tier
 from support.servers import Libvirt, own_host, server
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-WINDOW_S, PATIENCE_S = 3.0, 300.0
+WINDOW_S, PATIENCE_S, KEEP_S = 3.0, 300.0, 3600.0
 SYSTEMD = Path("/run/systemd/system").exists()
-#: `jmp $`, where a processor begins and where a firmware begins a disk.
+#: `jmp $`, where a processor begins.
 JUMP = b"\xeb\xfe"
+PCPUS = (0, 1)
+#: Where a firmware begins a disk.  It counts on its console, a byte each time, until a key is pressed, and powers off.
+COUNTING = bytes.fromhex(
+    "fa"  # cli
+    "31db"  # xor bx, bx
+    "43"  # next: inc bx
+    "baf803 88d8 ee"  # mov dx, 0x3f8; mov al, bl; out dx, al
+    "66b9 400d0300"  # mov ecx, 200000
+    "6649 75fc"  # wait: dec ecx; jnz wait
+    "e464 a801 74e9"  # in al, 0x64; test al, 1; jz next
+    "ba0406 b80020 ef"  # mov dx, 0x604; mov ax, 0x2000; out dx, ax
+    "ebfe"  # jmp $
+)
+ENTER, DEFAULT_WEIGHT = 28, 100
 DOMAIN = """
 <domain type='qemu'>
   <name>guest-{wish}</name><uuid>{uuid}</uuid><metadata>{metadata}</metadata>
-  <memory unit='MiB'>16</memory><vcpu>1</vcpu>
+  <memory unit='MiB'>16</memory><vcpu cpuset='0'>1</vcpu>
   <os><type arch='x86_64' machine='pc'>hvm</type><loader readonly='yes' type='rom'>/firmware</loader></os>
   <devices><controller type='usb' model='none'/><memballoon model='none'/></devices>
 </domain>
@@ -112,40 +130,146 @@ class Node:
         found["equal"].append(self.are_equal(front, behind))
         for guest in guests:
             self.domain(guest).destroy()
-        return found | self.find_gang()
+        return found
 
-    def find_gang(self):
-        """Launch a process of a gang in the background, and put it into the foreground."""
-        image = Path("/images/default")
-        image.mkdir(parents=True)
-        (image / "disk.raw").write_bytes(JUMP + bytes(508) + b"\x55\xaa")
+
+class Gangs:
+    """Two gangs of as many processes as pCPUs, as an agent leads them: it gives commands, and looks at what runs."""
+
+    def __init__(self, uri, pids, pcpus):
+        self.pids, self.pcpus = pids, pcpus
+        self.consoles, self.saved, image = (Path("/gangs") / name for name in ("consoles", "saved", "images/default"))
+        for directory in (self.consoles, self.saved, image):
+            directory.mkdir(parents=True)
+        (image / "disk.raw").write_bytes(COUNTING.ljust(510, bytes(1)) + b"\x55\xaa" + bytes(2**20))
         machine = Machine(
-            virt_type="qemu", memory_mib=16, cpu_model="", bridge="", start_shares=foreground_shares(), consoles=None
-        )
-        guests = ProcessGuests(LibvirtConnection(self.uri), LibvirtTiers(self.uri, self.pids, of_gangs=True))
-        runner = LibvirtRunner(guests, machine, SavedMemory(Path("/tmp"), 60.0), image.parent, "default", time.time)
-        spec = ProcessSpec(key=Key(str(uuid.uuid4()), 0, 1), processes=1, cpu_usage=0.5, work_s=60.0)
-        runner.launch(spec, 0, BEHIND)
-        seen = [runner.observe()[spec.key]]
-        runner.set_tier(spec.key, FRONT)
-        seen.append(runner.observe()[spec.key])
-        runner.end(spec.key)
-        return {"gang": [str(process.tier) for process in seen], "ended": runner.observe() == {}}
+            virt_type="qemu", memory_mib=16, cpu_model="", bridge="", start_shares=cgroups.foreground_shares(),
+            consoles=Consoles(self.consoles, KEEP_S),
+        )  # fmt: skip
+        self.connection = libvirt.open(uri)
+        guests = ProcessGuests(LibvirtConnection(uri), LibvirtTiers(uri, pids, of_gangs=True))
+        memory = SavedMemory(self.saved, KEEP_S)
+        self.runner = LibvirtRunner(guests, machine, memory, image.parent, image.name, time.time)
+
+    def until(self, condition, what):
+        until_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > until_s:
+                raise TimeoutError(what)
+            time.sleep(0.1)
+
+    def launch(self, keys, tier, pcpus, saved=()):
+        for key, pcpu, memory in itertools.zip_longest(keys, pcpus, saved, fillvalue=""):
+            spec = ProcessSpec(key=key, processes=len(keys), cpu_usage=1.0, work_s=60.0, saved=memory)
+            self.runner.launch(spec, pcpu, tier)
+
+    def domains(self):
+        return {domain.name(): domain for domain in self.connection.listAllDomains()}
+
+    def counted(self, keys):
+        """What each has counted up to; 0 if a number is missing, or comes twice."""
+        said = [(self.consoles / f"{key.gang}.{key.index}.log").read_bytes() for key in keys]
+        return [len(text) * (text == bytes(n % 256 for n in range(1, len(text) + 1))) for text in said]
+
+    def count_on(self, keys, before):
+        """Wait until each has counted further."""
+        wanted = [number + 3 for number in before]
+        self.until(lambda: all(map(operator.ge, self.counted(keys), wanted)), f"{keys} count on from {before}")
+
+    def are(self, keys, phase):
+        self.until(lambda: {self.runner.observe()[key].phase for key in keys} == {phase}, f"{keys} are {phase}")
+
+    def group(self, key):
+        (file,) = self.pids.glob(f"fpga-pool-{key.gang}.*.{key.index}.pid")  # it keeps its first name
+        return cgroups.of_process(int(file.read_text()))
+
+    def weight(self, key):
+        """What the kernel weighs it with; None = it is idle, or gone."""
+        with contextlib.suppress(ValueError, OSError, NotFound):
+            group = self.group(key)
+            return None if group.is_idle else int((group.guest / "cpu.weight").read_text())
+
+    def places(self, *gangs):
+        """Where each is by the runner, and by its control groups."""
+        seen = self.runner.observe()
+        for key in itertools.chain(*gangs):
+            pins = (self.group(key).accounting / "vcpu0" / "cpuset.cpus.effective").read_text()
+            yield str(seen[key].tier), seen[key].processor, self.weight(key), int(pins)
+
+    def share(self, front, behind):
+        """Share of a gang of the CPU time that the runner sees both use."""
+        before = self.runner.observe()
+        time.sleep(WINDOW_S)
+        after = self.runner.observe()
+        front_s, behind_s = (sum(after[key].cpu_s - before[key].cpu_s for key in keys) for keys in (front, behind))
+        return behind_s / (front_s + behind_s)
+
+    def are_let_save(self, keys):
+        """Wait until each that is being saved was seen with the default weight."""
+        seen = set()
+
+        def all_seen():
+            self.runner.observe()
+            seen.update(key for key in keys if self.weight(key) == DEFAULT_WEIGHT)
+            return seen == set(keys)
+
+        self.until(all_seen, f"{keys} have the default weight while they are saved")
+
+    def find(self):
+        """Have a gang run behind another, and exchange their tiers; the one that is behind moves, the other ends."""
+        runner, nothing = self.runner, [0 for _ in self.pcpus]
+        moves, ends = ([Key(gang, index, 1) for index in self.pcpus] for gang in map(str, (uuid.uuid4(), uuid.uuid4())))
+        self.launch(moves, FRONT, self.pcpus)
+        self.launch(ends, BEHIND, self.pcpus)
+        self.count_on(moves, nothing)
+        found = {"launched": [*self.places(moves, ends)], "gang behind": [self.share(moves, ends)]}
+        for key, tier in [(key, BEHIND) for key in moves] + [(key, FRONT) for key in ends]:
+            runner.set_tier(key, tier)
+        self.count_on(ends, nothing)
+        found["exchanged"] = [*self.places(moves, ends)]
+        found["gang behind"].append(self.share(ends, moves))
+        for key in moves:
+            runner.save(key)
+        self.are_let_save(moves)
+        for key in ends:
+            self.domains()[f"fpga-pool-{key}"].sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 0, [ENTER], 1, 0)
+        self.are(ends, Phase.EXITED)
+        for key in ends:
+            runner.end(key)
+        self.are(moves, Phase.SAVED)
+        for key in moves:
+            runner.leave(key)
+        found["left"] = [*self.domains()]
+        heirs, counted = [Key(key.gang, key.index, 2) for key in moves], self.counted(moves)
+        self.launch(heirs, FRONT, self.pcpus[::-1], map(str, moves))
+        found["moved"] = [*self.places(heirs)]
+        self.count_on(heirs, counted)
+        for key, memory in zip(heirs, map(str, moves), strict=True):
+            runner.end(key)
+            runner.discard(memory)
+        found["left"] += [*map(str, runner.observe()), *self.domains(), *map(str, self.saved.iterdir())]
+        self.until(lambda: not any(own_host.CGROUPS.rglob("*qemu*")), "their control groups are gone")
+        return found
+
+
+def find(uri, pids):
+    # Where there is no systemd, one of each is enough.
+    return Node(uri, pids).find() | Gangs(uri, pids, PCPUS if SYSTEMD else PCPUS[:1]).find()
 
 
 def main():
     os.nice(-10)  # this program measures
     libvirt.registerErrorHandler(lambda *_: None, None)
     if SYSTEMD:
-        found = Node("qemu:///system", Path("/run/libvirt/qemu")).find()
+        found = find("qemu:///system", Path("/run/libvirt/qemu"))
     else:
         # Timeouts are for a processor, not for an emulated one.
         server.START_TIMEOUT_S = server.COMMAND_TIMEOUT_S = own_host.COMMAND_TIMEOUT_S = PATIENCE_S
         with Libvirt(Path("/tmp"), "libvirt-2") as host:
             host.restart()
-            found = Node(f"qemu+unix:///system?socket={host.socket}", host.directory / "run" / "qemu").find()
+            found = find(f"qemu+unix:///system?socket={host.socket}", host.directory / "run" / "qemu")
         groups = own_host.CGROUPS / host.own_host.label
-        found["left"] = groups.exists() or host.own_host.control_groups.exists()
+        found["host left"] = groups.exists() or host.own_host.control_groups.exists()
     print(f"\nresult: {json.dumps(found)}", flush=True)
 
 

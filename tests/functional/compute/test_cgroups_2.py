@@ -19,6 +19,7 @@ GROUPS = {
     True: r"/sys/fs/cgroup/machine\.slice/machine-qemu\\x2d\d+\\x2dguest\\x2dforeground\.scope",
     False: r"/sys/fs/cgroup/fpga-\d+/machine/qemu-\d+-guest-foreground\.libvirt-qemu",
 }
+GANG_WEIGHTS = {"foreground": 1600, "background": None}
 
 
 @pytest.mark.timeout(BOOT_S + 60)
@@ -42,5 +43,12 @@ def test_the_background_gets_what_the_foreground_leaves_by_version_2_alone(syste
     # systemd sets what it knows of a machine again: the agent sees that, and puts it back.
     assert not systemd or found["reloaded"] in (["foreground", "None"], ["foreground", "background"])
     assert found["measured"]
-    assert (found["gang"], found["ended"]) == (["background", "foreground"], True)
-    assert not found.get("left")
+    # Each has the pCPU that the runner says; None is the weight of what is idle.
+    pcpus = (0, 1) if systemd else (0,)
+    front, behind = ([[tier, pcpu, weight, pcpu] for pcpu in pcpus] for tier, weight in GANG_WEIGHTS.items())
+    assert found["launched"] == front + behind
+    assert found["exchanged"] == behind + front
+    assert max(found["gang behind"]) < 0.04
+    assert found["moved"] == front[::-1]
+    assert found["left"] == []
+    assert not found.get("host left")
