@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from fpga_pool.model.extra_specs import tier_extra_specs
+from fpga_pool.model.flavor import TIER_SPECS, Tier
+
 from .node import HOOK, SLOTS, xml
 
 
@@ -58,6 +61,15 @@ class TestHook:
         )  # fmt: skip
         assert ask(xml(), "migrate", "begin", config="live_migration = allow\n") == (0, "")
         assert ask(xml(count=0), "migrate", "begin") == (0, "")
+
+    def test_it_does_not_ask_about_a_machine_that_wants_a_tier_only(self, host, ask):
+        flavor = tier_extra_specs(Tier.AUTO, 1, runtime_s=60.0, cpu_usage_percent=50.0, migrate=True)
+        assert flavor.keys() >= set(TIER_SPECS)
+        specs = "".join(f'<n:extraSpec name="{name}">{value}</n:extraSpec>' for name, value in flavor.items())
+        host.instances.stop()
+        for operation in ("prepare", "migrate"):
+            assert ask(xml(count=0, specs=specs), operation) == (0, "")
+        host.start()
 
     def test_it_does_not_read_what_it_need_not(self, ask):
         assert ask("no XML at all", "started", "begin") == (0, "")
