@@ -18,13 +18,13 @@ from fpga_pool.core.policy import GangPolicy
 USAGE_THRESHOLD = ProgressParams().usage_threshold
 
 
-def share_lost(behind: Sequence[float], in_front: Sequence[float]) -> float:
+def share_lost(behind: Sequence[float], in_front: Sequence[float], threshold: float = USAGE_THRESHOLD) -> float:
     """Return the share of its progress that a server in the background lacks, 0 to 1.
 
     (vCPUs,) shares of its pCPUs that its vCPUs use, and that the foreground uses there.  As with gangs, its slowest
-    vCPU counts; a pCPU that both together leave idle holds nobody back.
+    vCPU counts; a pCPU of which both together use less than `threshold` holds nobody back.
     """
-    held = (front for own, front in zip(behind, in_front, strict=True) if own + front >= USAGE_THRESHOLD)
+    held = (front for own, front in zip(behind, in_front, strict=True) if own + front >= threshold)
     return max(held, default=0.0)
 
 

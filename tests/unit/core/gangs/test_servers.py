@@ -33,6 +33,11 @@ def test_from_96_percent_on_a_foreground_holds_its_background_back(behind, in_fr
     assert share_lost(behind, in_front) == lost
 
 
+def test_where_a_host_needs_some_of_its_pcpus_itself_less_use_of_them_holds_a_background_back():
+    assert share_lost([0.0], [0.14]) == 0.0
+    assert share_lost([0.0], [0.14], threshold=0.05) == 0.14
+
+
 def test_what_remains_is_declared_or_as_much_as_has_passed():
     assert remaining_s(1000.0, 400.0, None) == 600.0
     assert remaining_s(1000.0, 400.0, 700.0) == 100.0
