@@ -208,11 +208,11 @@ def flavor(cloud):
     """Make flavors by what they ask of the pool; their vCPUs are not counted, so that slots alone are scarce."""
     made = {}
 
-    def get(function="sha256", count=1, *, topology=Topology.ANY, spread=Spread.CARD, tier=None, ram=64):
-        key = (function, count, topology, spread, tier, ram)
+    def get(function="sha256", count=1, *, topology=Topology.ANY, spread=Spread.CARD, tier=None, ram=64, **more):
+        key = (function, count, topology, spread, tier, ram, *more.items())
         if key not in made:
             request = AcceleratorRequest(function=function, count=count, topology=topology, tier=tier and Tier(tier))
-            specs = consistent_extra_specs(request, spread) if function else tier_extra_specs(Tier(tier), 1)
+            specs = consistent_extra_specs(request, spread) if function else tier_extra_specs(Tier(tier), 1, **more)
             made[key] = cloud.compute.create_flavor(name=a_name("flavor"), ram=ram, vcpus=1, disk=1)
             cloud.compute.create_flavor_extra_specs(made[key], specs if tier else {**specs, "resources:VCPU": "0"})
         return made[key]

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from support.cloud.cloud import Cloud
 from support.cloud.pool import first_vm_environment
 from support.cloud.programs import BIN
@@ -33,7 +33,9 @@ def _say(text: str) -> None:
 def _start(arguments: argparse.Namespace) -> int:
     begin_s = time.monotonic()
     libvirts = arguments.libvirt_computes if arguments.libvirt else 0
-    shape = {"fake_computes": arguments.fake_computes, "libvirt_computes": libvirts}
+    if arguments.tiers and not (libvirts and Libvirt.control_groups()):
+        raise InvalidInput("--tiers: needs a libvirt compute, and control groups that may be written")
+    shape = {"fake_computes": arguments.fake_computes, "libvirt_computes": libvirts, "tiers": arguments.tiers}
     Cloud(Site.open_or_make(arguments.directory, **shape), _say, pool=arguments.pool).start()
     _say(f"{time.monotonic() - begin_s:6.1f} s  in all; `tools/all-in-one env` prints what clients need")
     return 0
@@ -92,6 +94,7 @@ def main() -> int:
         default=1,
         help="how many of these; guests migrate live between two (%(default)s)",
     )
+    shape.add_argument("--tiers", action="store_true", help="their pCPUs carry tiers, and no gangs")
     parser.add_argument(
         "--pool",
         action=argparse.BooleanOptionalAction,

@@ -11,6 +11,7 @@ from openstack.connection import Connection
 from support.cloud.schemas import run
 from support.cloud.settings import settings_file
 from support.cloud.site import ADMIN, APIS, CLOUD, REGION, SERVICE, Site
+from support.disks import boot_disk
 from support.servers.process import find_program
 
 CONVERT_TIMEOUT_S = 60.0
@@ -20,8 +21,6 @@ TENANT, NETWORK, IMAGE, FLAVOR = "demo", "shared", "hello", "small"
 #: What machines of gangs have: their processors are none of Nova's.
 GANG_FLAVOR, GANG_SPECS = "gang", {"resources:VCPU": "0"}
 GANG_MIB = 128
-
-IMAGE_BYTES = 1 << 20
 
 #: Says HELLO at the serial port and halts: a guest that any machine starts at once.
 _BOOT_CODE = bytes.fromhex(
@@ -38,8 +37,6 @@ _BOOT_CODE = bytes.fromhex(
     "ebfd"  # jmp end
 )
 _BOOT_TEXT = b"HELLO\r\n\0"
-#: Without one Glance and Nova take the image for no disk: active, type 83, from block 1 on.
-_PARTITION = bytes.fromhex("80000200830020000100000ff0700000")
 
 
 def make_keys(site: Site) -> None:
@@ -134,8 +131,7 @@ def furnish(site: Site, cloud: Connection) -> None:
 
 def _image(directory: Path) -> Path:
     raw, image = directory / "hello.raw", directory / "hello.qcow2"
-    sector = (_BOOT_CODE + _BOOT_TEXT).ljust(446, b"\0") + _PARTITION.ljust(64, b"\0") + b"\x55\xaa"
-    raw.write_bytes(sector.ljust(IMAGE_BYTES, b"\0"))
+    raw.write_bytes(boot_disk(_BOOT_CODE + _BOOT_TEXT))
     command = [find_program("qemu-img") or "qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(image)]
     subprocess.run(command, check=True, capture_output=True, timeout=CONVERT_TIMEOUT_S)
     return image

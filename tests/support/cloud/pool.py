@@ -1,7 +1,6 @@
 """The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,10 @@ DATABASE = "fpga_pool"
 POOL_FILE = "fpga_pool/fpga_pool.conf"
 BOARD = "kintex7"
 CARDS = 4
-#: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
-GANG_PROCESSORS = 2
+#: Of servers of tier `auto`, at a time.
+TIER_MIGRATIONS = 2
+#: All services share the pCPUs of guests: a busy guest may get little.
+TIER_MIGRATION_THRESHOLD = 0.05
 
 #: The first that can be asked for candidates by traits of their roots.
 PLACEMENT_VERSION = "1.35"
@@ -60,7 +61,8 @@ def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvi
     `libvirt_names` are what libvirt calls its computes, by host.
     """
     options: dict[str, Options] = {"fpga_pool": _common(site, database.url, transport_url)}
-    options["scheduler"] = {"scheduler": {"state_dir": site.directory / "fpga_pool" / "scheduler"}}
+    state = {"state_dir": site.directory / "fpga_pool" / "scheduler"}
+    options["scheduler"] = {"scheduler": state, "nova": account(site)}
     options |= {host: _fake_host(site, host) for host in site.fakes}
     options |= {host: _libvirt_host(site, host, libvirt_names[host]) for host in site.libvirts}
     write_files(site, {f"fpga_pool/{name}.conf": groups for name, groups in options.items()})
@@ -126,6 +128,8 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
             "token_key": keys / "tokens.pem",
             "api_public_key": keys / "api.pub",
             "nova_public_key": keys / "nova.pub",
+            "tier_migrations": TIER_MIGRATIONS if site.tiers else 0,
+            "tier_migration_threshold": TIER_MIGRATION_THRESHOLD,
         },
         "api": {"key": keys / "api.pem"},
         **tokens(site),
@@ -154,8 +158,11 @@ def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
     options: dict[str, object] = {**_host(site, host), **guests, "egress_driver": "tc"}
     if not Libvirt.control_groups():
         return {"agent": options}
-    processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))[site.libvirts.index(host) :: len(site.libvirts)]
-    gangs = {"gang_runner": "nova", "gang_processors": ",".join(map(str, processors))}
+    processors = site.processors(host)
+    if site.tiers:
+        files = {"nova_conf": settings_file(site, f"nova/{host}.conf")}
+        return {"agent": options, "tiers": {"driver": "libvirt", "pcpus": processors, **files}}
+    gangs = {"gang_runner": "nova", "gang_processors": processors}
     machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK}
     return {"agent": {**options, **gangs}, "runner_nova": machines, "nova": account(site)}
 

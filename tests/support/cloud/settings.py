@@ -203,8 +203,8 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
         "filter_scheduler": {
             "available_filters": ("nova.scheduler.filters.all_filters", "fpga_pool.nova_plugin.all_filters"),
             # Ours is the first: it orders the allocations that the others choose from.
-            "enabled_filters": "FpgaPoolSlotFilter,ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,"
-            "ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter",
+            "enabled_filters": "FpgaPoolSlotFilter,FpgaPoolTierFilter,ComputeFilter,ComputeCapabilitiesFilter,"
+            "ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter",
             "weight_classes": "nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers",
         },
         "fpga_pool": {"transport_url": transport_url, "key": site.directory / "keys" / "fpga_pool" / "nova.pem"},
@@ -234,8 +234,12 @@ def _libvirt_compute(site: Site, host: str, arrivals: Arrivals | None) -> Option
             "live_migration_inbound_addr": arrivals.address,
             "live_migration_uri": f"qemu+unix:///system?socket={_arrivals_directory(site)}/%s",
         }
+    default = {"host": host, "state_path": NOVA_STATE, "compute_driver": "libvirt.LibvirtDriver"}
+    tiers = {"compute": {"cpu_shared_set": site.processors(host)}} if site.tiers else {}
     return {
-        "DEFAULT": {"host": host, "state_path": NOVA_STATE, "compute_driver": "libvirt.LibvirtDriver"},
+        # Two guests share a pCPU that carries tiers.
+        "DEFAULT": {**default, "cpu_allocation_ratio": 2.0} if site.tiers else default,
+        **tiers,
         # Emulated, so that it runs where the machine is a guest itself.
         "libvirt": {"virt_type": "qemu", "cpu_mode": "none", **migration},
         "privsep": {"helper_command": f"{helper} {files}"},

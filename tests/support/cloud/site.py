@@ -1,6 +1,7 @@
 """What one cloud is made of: its directory, ports, passwords and computes, the same for the life of the directory."""
 
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -32,6 +33,9 @@ APIS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
+#: pCPUs of this machine that gangs or tiers have, if it has as many: the libvirt computes get one each in turn.
+PROCESSORS = 2
+
 #: The ports of APIs, chosen before the servers choose theirs.
 PORTS = range(12_000, 16_000)
 
@@ -45,6 +49,8 @@ class Site:
     password: str
     fake_computes: int
     libvirt_computes: int
+    #: Whether the pCPUs of libvirt computes carry tiers, not gangs.
+    tiers: bool = False
 
     @classmethod
     def open(cls, directory: Path) -> "Site":
@@ -58,7 +64,7 @@ class Site:
         return cls(**told)
 
     @classmethod
-    def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_computes: int) -> "Site":
+    def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_computes: int, tiers: bool = False) -> "Site":
         """Return the cloud that a directory holds, or a new one of this shape."""
         if _file(directory).exists():
             return cls.open(directory)
@@ -68,6 +74,7 @@ class Site:
             password=secrets.token_hex(16),
             fake_computes=fake_computes,
             libvirt_computes=libvirt_computes,
+            tiers=tiers,
         )
         directory.mkdir(parents=True, exist_ok=True)
         file = _file(directory)
@@ -88,6 +95,11 @@ class Site:
     def libvirts(self) -> list[str]:
         """The computes whose guests run, by libvirt."""
         return [f"libvirt-{number}" for number in range(1, self.libvirt_computes + 1)]
+
+    def processors(self, host: str) -> str:
+        """Return the pCPUs of a libvirt compute that gangs or tiers have, in the syntax of nova.conf."""
+        all_of_them = range(min(PROCESSORS, os.cpu_count() or 1))
+        return ",".join(map(str, all_of_them[self.libvirts.index(host) :: len(self.libvirts)]))
 
     @property
     def environment(self) -> dict[str, str]:

@@ -40,6 +40,12 @@ def test_each_compute_is_a_process_with_a_configuration_of_its_own(tmp_path):
     assert len({command[-1] for command in computes.values()}) == 4
 
 
+def test_gangs_or_tiers_of_two_libvirt_computes_are_on_different_pcpus(tmp_path):
+    site = Site.open_or_make(tmp_path, fake_computes=0, libvirt_computes=2, tiers=True)
+    assert Site.open(tmp_path).tiers
+    assert len({site.processors(host) for host in site.libvirts}) == 2
+
+
 def test_neutron_finds_its_driver_though_it_is_not_installed(tmp_path):
     site = Site.open_or_make(tmp_path, fake_computes=1, libvirt_computes=0)
     path = programs(site)["neutron-api"].environment["PYTHONPATH"].split(os.pathsep)
