@@ -75,7 +75,11 @@ def test_a_pool_that_can_start_passes_every_check(check):
         ("[DEFAULT]\nrpc_response_timeout = soon\n", "Message bus", "[DEFAULT] rpc_response_timeout: expected"),
         ("[oslo_messaging_rabbit]\nssl = perhaps\n", "Message bus", "[oslo_messaging_rabbit] ssl: expected true or"),
         ("[keystone_authtoken]\nauth_type = nosuch\n", "Keystone", "[keystone_authtoken] auth_type: The plugin nosuch"),
-        ("[keystone_authtoken]\ncafile = /nowhere.pem\n", "Keystone", "[keystone_authtoken] cafile: "),
+        (
+            "[keystone_authtoken]\nauth_url = https://127.0.0.1:9/v3\ncafile = /nowhere.pem\n",
+            "Keystone",
+            "[keystone_authtoken] cafile: ",
+        ),
         ("[functions]\ncatalogue = /nowhere.toml\n", "Catalogue of functions", "/nowhere.toml"),
         ("[database]\nretry_interval = -3\n", "Schema of the database", "[database] retry_interval: expected a whole"),
         ("[database]\nconnection = sqlite:////dev/null/pool.sqlite\n", "Schema of the database", ""),

@@ -1,5 +1,6 @@
 import re
 import socket
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from oslo_config import cfg, generator
 from oslo_log import _options as log_options
 
 from fpga_pool.conf.agent import data_tls, peer_tls
-from fpga_pool.conf.opts import check_values, list_opts, unknown_names
+from fpga_pool.conf.opts import check_options, check_values, list_opts, unknown_names
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.shared.sharding import BY_ZONE, ShardRule
@@ -86,6 +87,14 @@ def test_a_number_that_its_library_takes_and_cannot_use_is_refused(library_optio
 def test_minus_one_is_taken_where_its_library_means_none_or_no_end(library_options, group, name):
     library_options.set_override(name, -1, group)
     check_values(library_options)
+
+
+@pytest.mark.parametrize(("scheme", "needed"), [("http", False), ("https", True)])
+def test_authorities_that_are_not_there_matter_where_keystone_speaks_tls(read_conf, scheme, needed):
+    text = f"[keystone_authtoken]\nauth_url = {scheme}://keystone.test/identity\ncafile = /nowhere.pem\n"
+    conf, options = read_conf(text), dict(auth_token.list_opts())["keystone_authtoken"]
+    with pytest.raises(InvalidInput, match="cafile: /nowhere") if needed else nullcontext():
+        check_options(conf, "keystone_authtoken", options)
 
 
 def test_parameters_of_policies_may_be_negative(read_conf):
