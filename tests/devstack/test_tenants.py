@@ -217,8 +217,10 @@ def test_what_the_other_has_is_answered_as_what_nobody_has(cloud, pair):
 
 
 def test_an_operator_drains_a_slot_looks_at_it_and_resumes_it(operator, tenants):
-    free = [slot for slot in operator.read("fpga", "slot", "list") if slot["state"] == "EMPTY"]
-    slot = free[-1]["name"]
+    slots, cards = operator.read_all(("fpga", "slot", "list"), ("fpga", "card", "list"))
+    shown_cards = operator.read_all(*(("fpga", "card", "show", card["name"]) for card in cards))
+    used = {user.split()[1] for card in shown_cards for user in card["user_list"]}
+    slot = next(slot["name"] for slot in slots if slot["state"] in ("EMPTY", "READY") and slot["name"] not in used)
     host, card, _ = slot.split("/")
 
     def shown():

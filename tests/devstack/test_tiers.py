@@ -74,7 +74,7 @@ def idle(cloud):
 
 @pytest.fixture
 def tiers(cloud, manage):
-    """Return the tiers of the guests of a host by instance; those that are given are changed first."""
+    """Return the tiers of the guests of a host that have pCPUs, by instance; those that are given are changed first."""
     answer = cloud.placement.get("/resource_providers?required=CUSTOM_FPGA_TIERS", microversion="1.29")
     # Placement refuses a trait that nobody has made.
     if not answer.ok or not answer.json()["resource_providers"]:
@@ -82,7 +82,8 @@ def tiers(cloud, manage):
 
     def look(host, **changes):
         words = ["set", host, *(f"{uuid}={tier}" for uuid, tier in changes.items())] if changes else ["list", host]
-        return {row["instance"]: row["tier"] for row in json.loads(manage("tier", *words, "-f", "json"))}
+        rows = json.loads(manage("tier", *words, "-f", "json"))
+        return {row["instance"]: row["tier"] for row in rows if row["pcpus"]}
 
     return look
 
