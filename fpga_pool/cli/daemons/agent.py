@@ -83,9 +83,11 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         limit_unreadable(service.refusals)
         service.on_speaking = commands.listen
-        ends.callback(end_messages, [commands.stop, messages.cleanup])
+        ends.callback(end_messages, [messages.cleanup])
         guests = instances(conf, service, scheduler, egress)
         ends.callback(attempt, [service.stop])
+        ends.callback(end_messages, [commands.stop])
+        ends.callback(attempt, [service.drain])
         service.start()
         if tiered is not None:
             ends.callback(attempt, [tiered.stop])

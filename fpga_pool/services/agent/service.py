@@ -176,8 +176,8 @@ class AgentService:
         if self._ganging is not None:
             self._ganging.start()
 
-    def stop(self) -> None:
-        """Wait for running jobs (bounded), send pending reports, close the port; the journal keeps the rest.
+    def drain(self) -> None:
+        """Begin nothing more, and wait for running jobs (bounded); commands are still executed.
 
         Gang processes continue, as they are separate guests.
         """
@@ -189,6 +189,10 @@ class AgentService:
         drained_by_s = self._clock() + self.settings.drain_timeout_s
         for worker in self.slots.values():
             worker.join(max(drained_by_s - self._clock(), 0.0))
+
+    def stop(self) -> None:
+        """Drain, send pending reports, close the port; the journal keeps the rest, and takes no command any more."""
+        self.drain()
         self._gatherer.stop()
         self._watching.stop()
         self._recording.stop()

@@ -109,7 +109,9 @@ class SlotWorker:
         self._wake.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the running job; stop it when the time is up."""
+        """Wait for the running job; stop it when the time is up.  Nothing runs where the agent could not start."""
+        if self._thread.ident is None:
+            return
         self._thread.join(timeout_s)
         self.guest.end()
         if self._thread.is_alive():
