@@ -72,6 +72,8 @@ class Processes:
         self._state, _ = handle(ProcessesState(processors=offered), restored, clock())
         #: What commands have left to be done with guests.
         self._left: list[GuestInstruction] = []
+        #: What was said last of a process whose guest does not become what it is to be.
+        self._complaints: dict[Key, str] = {}
         #: Time of the next search for unknown guests, if no process is held.
         self._look_at = float("-inf")
         #: Called when there is something to be reported.
@@ -169,6 +171,7 @@ class Processes:
             case MoveGuest(key, tier):
                 return self._attempt(key, lambda: runner.set_tier(key, tier))
             case LeaveGuest(key):
+                self._complaints.pop(key, None)
                 runner.leave(key)
             case DiscardMemory(saved):
                 self._discard(saved)
@@ -194,14 +197,19 @@ class Processes:
         except FpgaPoolError as error:
             LOG.warning("saved memory %s: not removed: %s", saved, error)
 
-    @staticmethod
-    def _attempt(key: Key, act: Callable[[], object]) -> bool:
-        """Do something that is done again after the next look if it fails; return whether it is done."""
+    def _attempt(self, key: Key, act: Callable[[], object]) -> bool:
+        """Do something that is done again after the next look if it fails; return whether it is done.
+
+        The log has each new problem of a process once.
+        """
         try:
             act()
         except ServiceUnavailable:
             raise
         except FpgaPoolError as error:
-            LOG.warning("process %s: %s", key, error)
+            if self._complaints.get(key) != str(error):
+                LOG.warning("process %s: %s", key, error)
+            self._complaints[key] = str(error)
             return False
+        self._complaints.pop(key, None)
         return True

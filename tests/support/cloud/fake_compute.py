@@ -110,6 +110,7 @@ def describe(instance: Any) -> bytes:
     domain = ElementTree.Element("domain")
     ElementTree.SubElement(domain, "name").text = instance.name
     ElementTree.SubElement(domain, "uuid").text = instance.uuid
+    ElementTree.SubElement(domain, "vcpu").text = str(instance.flavor.vcpus)
     ElementTree.SubElement(domain, "metadata").append(ElementTree.fromstring(nova.to_xml()))
     return ElementTree.tostring(domain)
 

@@ -131,6 +131,26 @@ def host_is_full(*_):
     raise Conflict("no memory")
 
 
+def test_what_goes_on_failing_is_logged_once(host, caplog, monkeypatch):
+    host.obey(host.launch("a", work_s=100.0))
+    host.settle()
+
+    def refuse(*_):
+        raise Conflict("no control group")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host.runner, "set_tier", refuse, raising=False)
+        host.obey(host.about(SetTier, tier=BEHIND))
+        for _ in range(3):
+            host.agent.step()
+        assert [record.getMessage() for record in caplog.records] == ["process a.1.0: no control group"]
+    host.settle()
+    assert host.guests()["a"].tier is BEHIND
+    host.obey(host.about(SetTier, tier=FRONT))
+    host.settle()
+    assert len(caplog.records) == 1
+
+
 def test_while_the_hypervisor_does_not_answer_nothing_is_concluded(host):
     host.obey(host.launch())
     host.settle()
