@@ -1,6 +1,8 @@
 """A process that calls a REST API at a given rate, whether or not the answers keep up.
 
-    python rest_load.py ENDPOINT TOKEN SECONDS GETS_PER_S SUBMISSIONS_PER_S
+    python rest_load.py ENDPOINT TOKEN,... SECONDS GETS_PER_S SUBMISSIONS_PER_S [REQUESTER]
+
+The tokens, of one project, are used in turns; inputs come from REQUESTER, "requester-1" unless given.
 
 Every call has its time; as many threads as are needed at most wait for answers.  A call's latency counts from its time
 on, so that waiting for a free thread is a part of it.  GETs take turns: the first 20 jobs, the first 20 batches, the
@@ -10,6 +12,7 @@ seconds of all answers by kind of call, and the statuses that are no success.
 """
 
 import http.client
+import itertools
 import json
 import sys
 import threading
@@ -18,7 +21,6 @@ from collections import Counter, defaultdict
 from urllib.parse import urlsplit
 
 THREADS, TIMEOUT_S = 24, 60.0
-BATCH = {"held": True, "jobs": [{"function": "sha256", "requester": "requester-1", "input_bytes": 1000}]}
 SUBMIT = "POST /v1/batches"
 GETS = ("/v1/jobs?limit=20", "/v1/batches?limit=20", "/v1/batches/{}", "/v1/slots", "/v1/functions")
 
@@ -26,9 +28,11 @@ GETS = ("/v1/jobs?limit=20", "/v1/batches?limit=20", "/v1/batches/{}", "/v1/slot
 class Load:
     """The calls, and what came of them."""
 
-    def __init__(self, endpoint, token):
+    def __init__(self, endpoint, tokens, requester):
         self._address, self._local = urlsplit(endpoint).netloc, threading.local()
-        self._headers = {"X-Auth-Token": token, "Content-Type": "application/json"}
+        self._tokens = itertools.cycle(tokens)
+        job = {"function": "sha256", "requester": requester, "input_bytes": 1000}
+        self._batch = json.dumps({"held": True, "jobs": [job]})
         self._lock = threading.Lock()
         self.last = ""
         self.seconds, self.errors = defaultdict(list), Counter()
@@ -36,7 +40,7 @@ class Load:
     def call(self, kind, at_s):
         """Make a call that was due at a time, and note how long it took from then on."""
         if kind == SUBMIT:
-            answer = self._request("POST", "/v1/batches", json.dumps(BATCH))
+            answer = self._request("POST", "/v1/batches", self._batch)
             if answer is not None:
                 self.last = json.loads(answer)["batch"]["uuid"]
         else:
@@ -48,7 +52,8 @@ class Load:
         if not hasattr(self._local, "connection"):
             self._local.connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
         try:
-            self._local.connection.request(method, path, body, self._headers)
+            headers = {"X-Auth-Token": next(self._tokens), "Content-Type": "application/json"}
+            self._local.connection.request(method, path, body, headers)
             answer = self._local.connection.getresponse()
             said = answer.read()
         except OSError as error:
@@ -82,8 +87,9 @@ class Load:
         return time.monotonic() - began_s
 
 
-def main(endpoint, token, seconds, gets_per_s, submissions_per_s):
-    load = Load(endpoint, token)
+def main(endpoint, tokens, seconds, gets_per_s, submissions_per_s, requester="requester-1"):
+    load = Load(endpoint, tokens.split(","), requester)
+    seconds, gets_per_s, submissions_per_s = map(float, (seconds, gets_per_s, submissions_per_s))
     for kind in (SUBMIT, *GETS):
         load.call(kind, time.monotonic())
     if load.errors:
@@ -99,4 +105,4 @@ def main(endpoint, token, seconds, gets_per_s, submissions_per_s):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], *map(float, sys.argv[3:]))
+    main(*sys.argv[1:])

@@ -7,6 +7,10 @@ a requester as processes on RabbitMQ and MariaDB, tokens checked by Keystone's m
 `support.keystone` does; it is asked once for each process of the API, which remembers the answer for five minutes.
 Prints rates, the median, 99th percentile and longest time of an answer by call, and the share of a processor that each
 process used.  `REST_LOAD_APIS` processes of the API share the calls by halves, each with a load of its own.
+
+    OS_CLOUD=all-in-one pytest tests/benchmarks/test_rest_load.py -s --timeout 0 -k cloud
+
+The same on a cloud that runs, with its Keystone, which has to check 50 tokens.
 """
 
 import json
@@ -16,8 +20,10 @@ import sys
 import time
 from pathlib import Path
 
+import openstack
 import pytest
 
+from fpga_pool.client.session import SERVICE_TYPE
 from support.deployment import Deployment
 from support.keystone import TOKEN, running_keystone
 from support.waiting import wait_until
@@ -27,6 +33,7 @@ from .test_small_jobs import cpu_s, idle_s
 MEASURED_S = float(os.environ.get("REST_LOAD_S", "5"))
 APIS = int(os.environ.get("REST_LOAD_APIS", "1"))
 GETS_PER_S, SUBMISSIONS_PER_S = 300.0, 100.0
+TOKENS = 50
 PROGRAM = Path(__file__).with_name("rest_load.py")
 
 
@@ -74,6 +81,17 @@ def answers(pool):
     return True
 
 
+def show(seconds, took_s, idle):
+    """Print rates, and how long the answers took."""
+    gets = [one for kind, some in seconds.items() if kind.startswith("/") for one in some]
+    print(f"\n{len(gets) / took_s:.0f} GET/s, {len(seconds['POST /v1/batches']) / took_s:.0f} submissions/s", end="")
+    print(f" for {took_s:.0f} s; {idle:.2f} of the processors idle")
+    for kind, some in {**seconds, "GET": gets}.items():
+        some.sort()
+        middle, late, last = (1000 * some[int(part * (len(some) - 1))] for part in (0.5, 0.99, 1))
+        print(f"{kind:24} {len(some):6} answers, ms: {middle:8.1f} (median) {late:8.1f} (99 %) {last:8.1f} (longest)")
+
+
 @pytest.mark.timeout(1200)
 def test_rates_of_the_rest_api(pool, rabbitmq, mariadb):
     rates = [str(rate / APIS) for rate in (GETS_PER_S, SUBMISSIONS_PER_S)]
@@ -101,13 +119,28 @@ def test_rates_of_the_rest_api(pool, rabbitmq, mariadb):
     for one in found:
         for kind, some in one["seconds"].items():
             seconds.setdefault(kind, []).extend(some)
-    gets = [one for kind, some in seconds.items() if kind.startswith("/") for one in some]
-    print(f"\n{len(gets) / took_s:.0f} GET/s, {len(seconds['POST /v1/batches']) / took_s:.0f} submissions/s", end="")
-    print(f" for {took_s:.0f} s; {idle:.2f} of the processors idle")
-    for kind, some in {**seconds, "GET": gets}.items():
-        some.sort()
-        middle, late, last = (1000 * some[int(part * (len(some) - 1))] for part in (0.5, 0.99, 1))
-        print(f"{kind:24} {len(some):6} answers, ms: {middle:8.1f} (median) {late:8.1f} (99 %) {last:8.1f} (longest)")
+    show(seconds, took_s, idle)
     shares = {name: (used_s[name] - before_s[name]) / took_s for name in processes}
     print("processors used:", ", ".join(f"{name} {share:.2f}" for name, share in shares.items()))
     assert [one["errors"] for one in found] == [{}] * len(found)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif("OS_CLOUD" not in os.environ, reason="OS_CLOUD names no cloud with the pool in it")
+def test_rates_with_the_keystone_of_a_cloud():
+    user = openstack.connect()
+    endpoint = user.session.get_endpoint(service_type=SERVICE_TYPE)
+    hosts = user.session.get(f"{endpoint}/v1/hosts").json()["hosts"]
+    tokens = []
+    for _ in range(TOKENS):
+        user.session.invalidate()
+        tokens.append(user.session.get_token())
+    command = [sys.executable, str(PROGRAM), endpoint, ",".join(tokens), str(MEASURED_S)]
+    rates = [str(GETS_PER_S), str(SUBMISSIONS_PER_S), hosts[0]["name"]]
+    load = subprocess.Popen([*command, *rates], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert load.stdout.readline() == "ready\n"
+    idle = idle_s()
+    said, _ = load.communicate("go\nend\n")
+    found = json.loads(said)
+    show(found["seconds"], found["took_s"], (idle_s() - idle) / found["took_s"])
+    assert found["errors"] == {}
