@@ -126,6 +126,7 @@ def test_rates_of_the_rest_api(pool, rabbitmq, mariadb):
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("default")
 @pytest.mark.skipif("OS_CLOUD" not in os.environ, reason="OS_CLOUD names no cloud with the pool in it")
 def test_rates_with_the_keystone_of_a_cloud():
     user = openstack.connect()
