@@ -115,8 +115,8 @@ def _check_values(
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
             _check_values(conf, name, value)
         elif value and name in _AUTHORITIES:
-            # DevStack, for one, names authorities that are not there where nothing in its cloud speaks TLS.
-            if not _written(conf, group, "auth_url").startswith("http:"):
+            # DevStack, for one, names Keystone's authorities where nothing speaks TLS, and they are not there.
+            if name != "cafile" or not _written(conf, group, "auth_url").startswith("http:"):
                 trusted_authorities(f"[{group}] {name}", value)
         elif value and name in _FILES:
             present_file(f"[{group}] {name}", value)

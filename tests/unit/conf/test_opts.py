@@ -89,9 +89,12 @@ def test_minus_one_is_taken_where_its_library_means_none_or_no_end(library_optio
     check_values(library_options)
 
 
-@pytest.mark.parametrize(("scheme", "needed"), [("http", False), ("https", True)])
-def test_authorities_that_are_not_there_matter_where_keystone_speaks_tls(read_conf, scheme, needed):
-    text = f"[keystone_authtoken]\nauth_url = {scheme}://keystone.test/identity\ncafile = /nowhere.pem\n"
+@pytest.mark.parametrize(
+    ("scheme", "option", "needed"),
+    [("http", "cafile", False), ("https", "cafile", True), ("http", "memcache_tls_cafile", True)],
+)
+def test_authorities_of_keystone_that_are_not_there_matter_where_it_speaks_tls(read_conf, scheme, option, needed):
+    text = f"[keystone_authtoken]\nauth_url = {scheme}://keystone.test/identity\n{option} = /nowhere.pem\n"
     conf, options = read_conf(text), dict(auth_token.list_opts())["keystone_authtoken"]
     with pytest.raises(InvalidInput, match="cafile: /nowhere") if needed else nullcontext():
         check_options(conf, "keystone_authtoken", options)
