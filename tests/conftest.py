@@ -1,5 +1,6 @@
 import datetime
 import ipaddress
+import logging
 import os
 import subprocess
 import tempfile
@@ -137,6 +138,15 @@ def pytest_xdist_make_scheduler(config, log):
 def _order(item):
     path = item.path.relative_to(TESTS).as_posix()
     return next((place for place, prefix in enumerate(ORDER) if path.startswith(f"{prefix}/")), len(ORDER))
+
+
+@pytest.fixture(autouse=True)
+def log_level():
+    """Restore the level of the log, which commands and daemons set that a test runs in this process."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

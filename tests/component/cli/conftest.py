@@ -57,7 +57,7 @@ def run(commands, pool, serve):
 
     url = serve(pool)
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
 
     def command(*argv, endpoint=url, tty=False):
         out, err = Terminal(tty=tty), Terminal(tty=tty)
@@ -66,5 +66,4 @@ def run(commands, pool, serve):
         root.handlers[:] = handlers
         return Answer(status, out.getvalue(), err.getvalue())
 
-    yield command
-    root.setLevel(level)
+    return command

@@ -49,7 +49,7 @@ class Shell(OpenStackShell):
 @pytest.fixture
 def openstack(clouds_yaml):
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
 
     def run(*argv):
         out, err = io.StringIO(), io.StringIO()
@@ -60,7 +60,6 @@ def openstack(clouds_yaml):
 
     yield run
     root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def test_slots_are_listed_drained_and_resumed_with_a_token(cloud, openstack):

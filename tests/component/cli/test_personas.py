@@ -65,7 +65,7 @@ def run(commands, url, directory, monkeypatch):
     (directory / "clouds.yaml").write_text(json.dumps({"clouds": clouds}))
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(directory / "clouds.yaml"))
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
 
     def command(who, *argv):
         out, err = io.StringIO(), io.StringIO()
@@ -75,7 +75,6 @@ def run(commands, url, directory, monkeypatch):
         return status, out.getvalue(), err.getvalue()
 
     yield command
-    root.setLevel(level)
     root.handlers[:] = handlers
 
 
