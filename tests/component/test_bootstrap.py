@@ -1,5 +1,6 @@
-"""What tools say and do where system packages are missing."""
+"""How tools install packages, and what they say and do where system packages are missing."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,53 @@ def test_the_cloud_of_one_machine_has_the_packages_of_its_servers():
     command = [str(Path(sys.prefix) / "bin" / "bindep"), "--list_all", "newline", "--file", str(ROOT / "bindep.txt")]
     listed = subprocess.run([*command, "cloud"], capture_output=True, text=True, timeout=200, check=True).stdout
     assert {server.package for server in (RabbitMQ, MariaDB, Libvirt)} <= set(listed.split())
+
+
+def test_uv_is_told_what_pip_is_configured_with(tmp_path):
+    (tmp_path / "pip.conf").write_text("""\
+[global]
+index-url = https://pip.example/simple
+extra-index-url =
+    https://one.example/simple
+    https://two.example/simple
+find-links = /wheels /more
+cert = /ca.pem
+timeout = 60
+[install]
+cert = /other.pem
+""")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    env |= {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "https://own.example/simple"}
+    env |= {"PIP_CONSTRAINT": "/constraints.txt"}
+    script = f'. {ROOT}/tools/bootstrap; {sys.executable} -m pip config list | {sys.executable} -c "$UV_SETTINGS"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, timeout=200, check=True)
+    assert sorted(done.stdout.splitlines()) == [
+        "SSL_CERT_FILE=/other.pem",
+        "UV_CONSTRAINT=/constraints.txt",
+        "UV_DEFAULT_INDEX=https://own.example/simple",
+        "UV_FIND_LINKS=/wheels,/more",
+        "UV_INDEX=https://one.example/simple https://two.example/simple",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("uv", "calls"),
+    [
+        ("exit 0", ["uv pip install"]),
+        ("exit 1", ["uv pip install", "python -m pip install --disable-pip-version-check"]),
+        (None, ["python -m pip install --disable-pip-version-check"]),
+    ],
+    ids=["works", "fails", "is not to be had"],
+)
+def test_pip_installs_what_uv_does_not(tmp_path, uv, calls):
+    (tmp_path / "bin").mkdir()
+    python = f"#!/bin/sh\ncase $* in *check?uv) {'true' if uv else 'false'};; *config*|-c*) ;; *) {{}};; esac\n"
+    for name, body in {"python": python, "uv": "#!/bin/sh\n{}\n" + (uv or "")}.items():
+        (tmp_path / "bin" / name).write_text(body.format(f'echo "{name} $*" >>{tmp_path}/calls'))
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = (
+        f". {ROOT}/tools/bootstrap; VENV={tmp_path}; BOOTSTRAP_LOG={tmp_path}/log; install_packages it --editable x"
+    )
+    subprocess.run(["bash", "-c", script], timeout=200, check=True)
+    made = (tmp_path / "calls").read_text().replace(f" --python {tmp_path}/bin/python", "").splitlines()
+    assert made == [f"{call} --editable x" for call in calls]
