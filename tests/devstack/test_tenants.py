@@ -82,14 +82,8 @@ def tenants(cloud, account, openstack_command, operator, flavor, counting, tmp_p
             tenant.leave()
 
 
-@pytest.fixture(params=["first", "second"])
-def pair(tenants, request):
-    """A tenant, and the other one."""
-    return tenants if request.param == "first" else tenants[::-1]
-
-
-def test_each_tenant_lists_its_own_machine_and_work_only(cloud, pair):
-    tenant, other = pair
+def test_each_tenant_lists_its_own_machine_and_work_only(cloud, tenants):
+    tenant, other = tenants
     assert_has(cloud, cloud.compute.get_server(tenant.ids["instance"]), 1)
     asked = {kind: count for kind, count in WORK.items() if kind in tenant.ids}
     kinds = (*asked, "job", "design")
@@ -144,8 +138,8 @@ def words_of(command, arguments, host, name=""):
     return ["fpga", *command.split(), *re.sub("<.*>", name, text).split()]
 
 
-def test_no_command_shows_or_changes_what_the_other_has(cloud, pair):
-    tenant, other = pair
+def test_no_command_shows_or_changes_what_the_other_has(cloud, tenants):
+    tenant, other = tenants
     before = other.everything()
     host = requester(cloud.pool)
     commands = [*on_objects(other, host), *on_nothing(other, host), *on_projects(other, host)]
@@ -166,8 +160,8 @@ def secrets_in(text, tenant, said):
     return [secret for secret in beginnings if secret in text and secret not in str(said)]
 
 
-def test_no_route_shows_or_changes_what_the_other_has(cloud, pair):
-    tenant, other = pair
+def test_no_route_shows_or_changes_what_the_other_has(cloud, tenants):
+    tenant, other = tenants
     before = other.everything()
     slot = cloud.pool.slots(1)[0]
     fixed = {
@@ -196,8 +190,8 @@ def test_no_route_shows_or_changes_what_the_other_has(cloud, pair):
     assert other.everything() == before
 
 
-def test_what_the_other_has_is_answered_as_what_nobody_has(cloud, pair):
-    tenant, other = pair
+def test_what_the_other_has_is_answered_as_what_nobody_has(cloud, tenants):
+    tenant, other = tenants
     function = other.api.get(f"/v1/designs/{other.ids['design']}").json()["design"]["function"]
     names = {**other.ids, "function": function}
     nobodys = {**dict.fromkeys(other.ids, str(uuid.uuid4())), "function": f"{function.rpartition('.')[0]}.00000000"}
