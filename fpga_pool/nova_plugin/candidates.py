@@ -73,22 +73,21 @@ def slots_of(candidate: Candidate) -> Slots:
 
 
 def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: int) -> list[int]:
-    """Return for each candidate the row of the provider that gives all of `count` slots; UNKNOWN if there is no row.
+    """Return for each candidate the row of the provider that gives all of `count` slots.
 
-    Empty if one of the candidates has its slots otherwise.  Nearly all of Nova's are read here, so it is one loop.
+    `count` is what the flavor asks for in all, and a provider of the pool that is in a candidate gives one at least.
+    Empty if one of the candidates has its slots otherwise, or of a provider that has no row.  Nearly all of Nova's are
+    read here, so it is one loop that reads little of them: together they are larger than a processor's caches.
     """
     found = []
     for candidate in candidates:
-        only = None
         for uuid, given in candidate["allocations"].items():
-            resources = given["resources"]
-            if RESOURCE_CLASS in resources:
-                if only is not None or resources[RESOURCE_CLASS] != count:
-                    return []
-                only = uuid
-        if only is None:
+            row = rows.get(uuid)
+            if row is not None and (count == 1 or given["resources"].get(RESOURCE_CLASS) == count):
+                found.append(row)
+                break
+        else:
             return []
-        found.append(rows.get(only, UNKNOWN))
     return found
 
 

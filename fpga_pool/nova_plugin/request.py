@@ -88,7 +88,8 @@ class Request:
         # spread, since Placement may know of claims that the pool does not.
         per_slot_left = _LITTLE if instances == 1 else -_LITTLE
         self._free_slots = FreeSlots(fitting, what_is_left(fitting, left), per_slot_left)
-        self._scarcity: list[float] = fitting.scarcity.tolist()
+        #: By the row of a provider; NOT_HAD for UNKNOWN.
+        self._scarcity: list[float] = [*fitting.scarcity.tolist(), NOT_HAD]
         #: What all slots of an instance add where one provider gives them.
         self._next = self._free_slots.next(wanted.count)
         #: Instances on each host when it was seen last, and how many of this request went there.
@@ -203,12 +204,13 @@ class Request:
         """
         candidates = host.allocation_candidates
         least = min(costs)
-        equal = [place for place, cost in enumerate(costs) if cost == least]
-        first = equal[self._turn % len(equal)]
-        if len(equal) == len(costs) and least != NOT_HAD:
+        equal = costs.count(least)
+        if equal == len(costs) and least != NOT_HAD:
+            first = self._turn % equal
             if first:
                 host.allocation_candidates = candidates[first:] + candidates[:first]
             return first
+        first = [place for place, cost in enumerate(costs) if cost == least][self._turn % equal]
         order = sorted(range(len(costs)), key=lambda place: (costs[place], (place - first) % len(costs)))
         host.allocation_candidates = [candidates[place] for place in order if costs[place] != NOT_HAD]
         return order[0] if host.allocation_candidates else None
@@ -230,7 +232,7 @@ class Request:
         candidate, row, _ = self._first_of(host)
         if row is not None:
             count = self.wanted.count
-            return [(row, count)] if row != UNKNOWN and self._free_slots.has(row, count) else None
+            return [(row, count)] if self._free_slots.has(row, count) else None
         return self._free_slots.needs(() if candidate is None else slots_of(candidate))
 
     def _anywhere(self, host: Any) -> Needs:
@@ -262,21 +264,20 @@ class Request:
 
     def benefits(self, hosts: Sequence[Any]) -> list[float]:
         """Return the benefit to the pool of the next instance on each host (benefit paper, equation 1)."""
-        return self._offered(hosts, self._next.gain, lambda offer: offer.benefit)
+        return self._offered(hosts, self._next.gain, lambda host: self._offer(host).benefit)
 
     def latenesses(self, hosts: Sequence[Any]) -> list[float]:
         """Return how much later all instances complete with the next one on each host: see `Fitting.latenesses`.
 
         NOT_HAD where a host has no further slots.
         """
-        return self._offered(hosts, self._next.lateness, lambda offer: offer.lateness)
+        return self._offered(hosts, self._next.lateness, lambda host: self._offer(host).lateness)
 
-    def _offered(self, hosts: Sequence[Any], by_row: Sequence[float], of: Callable[[Offer], float]) -> list[float]:
-        """Return a value for each host; nearly all follow from the row of their first candidate."""
-        found = []
-        for host, row in zip(hosts, self._rows(hosts), strict=True):
-            value = by_row[row]
-            found.append(value if value != NOT_HAD else of(self._offer(host)))
+    def _offered(self, hosts: Sequence[Any], by_row: Sequence[float], of: Callable[[Any], float]) -> list[float]:
+        """Return a value for each host, by the row of its first candidate; by `of` for those that have none there."""
+        found = [by_row[row] for row in self._rows(hosts)]
+        if NOT_HAD in found:
+            found = [of(host) if value == NOT_HAD else value for host, value in zip(hosts, found, strict=True)]
         return found
 
     def _rows(self, hosts: Sequence[Any]) -> list[int]:
@@ -322,15 +323,12 @@ class Request:
 
     def scarcities(self, hosts: Sequence[Any]) -> list[float]:
         """Return how much other functions need the slots that the next instance on each host takes, 0 to 1."""
-        scarcity = self._scarcity
-        return [max((scarcity[row] for row in self._rows_of(host)), default=0.0) for host in hosts]
+        return self._offered(hosts, self._scarcity, self._scarcity_of)
 
-    def _rows_of(self, host: Any) -> Sequence[int]:
-        """Return the rows of the providers that the next instance on a host takes slots of."""
+    def _scarcity_of(self, host: Any) -> float:
         row = self._first_of(host)[1]
-        if row is not None and row != UNKNOWN:
-            return (row,)
-        return [row for row, _ in self._first_needs(host) or self._anywhere(host)]
+        rows = [row] if row is not None else [each for each, _ in self._first_needs(host) or self._anywhere(host)]
+        return max((self._scarcity[each] for each in rows), default=0.0)
 
     def lost_connections(self, host: Any) -> int | None:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""

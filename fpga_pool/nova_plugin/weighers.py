@@ -115,8 +115,10 @@ class FpgaPoolMakespanWeigher(PoolWeigher):
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         late = request.latenesses(hosts)
-        most = max((each for each in late if each != NOT_HAD), default=0.0)
-        return [-min(each, most) for each in late]
+        if NOT_HAD in late:
+            most = max((each for each in late if each != NOT_HAD), default=0.0)
+            late = [min(each, most) for each in late]
+        return [-each for each in late]
 
 
 class FpgaPoolLatticeWeigher(PoolWeigher):
