@@ -26,14 +26,10 @@ class Outcome:
     """The slots that an instance would get."""
 
     places: Places
-    cost: float
+    #: What they cost: among equals it is the less the more stays connected.
+    price: float
     #: See `model.rules.instance.linking.lost_connections`.
     lost: int
-
-    @property
-    def price(self) -> float:
-        """The cost: among equals it is the less the more stays connected."""
-        return self.cost + self.lost * _LITTLE
 
 
 class Linked:
@@ -44,8 +40,8 @@ class Linked:
         self._slot_candidates = slot_candidates
         #: Given to instances of this request, by host.
         self._gone: dict[str, Places] = {}
-        #: What was found out, for all hosts that are alike.
-        self._known_alone: dict[tuple[int, Places], dict[int, Outcome | None]] = {}
+        #: What was found out, for all hosts that are alike: by the kind of a provider that gives all, and in general.
+        self._known_alone: dict[int, Outcome | None] = {}
         self._known: dict[tuple[int, Places, tuple[tuple[int, int], ...] | None], Outcome | None] = {}
 
     def gone(self, host: str) -> Places:
@@ -70,17 +66,13 @@ class Linked:
 
     def of_providers(self, host: str, count: int, rows: Sequence[int]) -> list[Outcome | None]:
         """Return what the next instance would get, if one provider gives all of it, of each of these."""
-        slot_candidates, first = self._slot_candidates.located(host)
-        key = id(slot_candidates), self._gone.get(host, _NONE)
-        known = self._known_alone.get(key)
-        if known is None:
-            known = self._known_alone[key] = {}
-        try:
-            return [known[row - first] for row in rows]
-        except KeyError:  # rarely: hosts are mostly alike
-            for row in rows:
-                known[row - first] = self.outcome(host, [(row, count)])
-            return [known[row - first] for row in rows]
+        if host in self._gone:  # it is like no other
+            return [self.outcome(host, [(row, count)]) for row in rows]
+        known, kinds = self._known_alone, self._slot_candidates.kinds
+        for row in rows:
+            if kinds[row] not in known:
+                known[kinds[row]] = self.outcome(host, [(row, count)])
+        return [known[kinds[row]] for row in rows]
 
     def take(self, host: str, needs: Needs | None) -> None:
         """Note that an instance was given slots."""
@@ -105,8 +97,6 @@ def _chosen(
     found = choose_candidates(some, wish, count, None if asked is None else dict(asked))
     if found is None:
         return None
-    return Outcome(
-        places=frozenset(left[index] for index in found),
-        cost=sum(some[index].cost for index in found),
-        lost=lost_connections(some, set(found)),
-    )
+    lost = lost_connections(some, set(found))
+    cost = sum(some[index].cost for index in found)
+    return Outcome(places=frozenset(left[index] for index in found), price=cost + lost * _LITTLE, lost=lost)

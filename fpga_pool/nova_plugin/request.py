@@ -170,14 +170,15 @@ class Request:
         if not rows:
             return self._admit_divided(host)
         price = self._next.price
-        costs = [price[row] for row in rows]
         outcomes: Sequence[Outcome | None] = ()
         if self._linked is not None and self.wanted.linked:
             outcomes = self._linked.of_providers(host.host, self.wanted.count, rows)
             costs = [
-                NOT_HAD if cost == NOT_HAD or outcome is None else outcome.price
-                for cost, outcome in zip(costs, outcomes, strict=True)
+                NOT_HAD if outcome is None or price[row] == NOT_HAD else outcome.price
+                for row, outcome in zip(rows, outcomes, strict=True)
             ]
+        else:
+            costs = [price[row] for row in rows]
         best = self._put_in_order(host, costs)
         if best is None:
             return False
@@ -339,10 +340,9 @@ class Request:
 
     def losses(self, hosts: Sequence[Any]) -> list[int | None]:
         """Return the same of many hosts; nearly all follow from the filter's result for their first candidate."""
-        first_of, found = self._first, []
-        for host in hosts:
-            first, candidates = first_of.get(host), host.allocation_candidates
-            outcome = first[2] if first is not None and candidates and first[0] is candidates[0] else None
+        found = []
+        for host, row in zip(hosts, self._rows(hosts), strict=True):
+            outcome = None if row == UNKNOWN else self._first[host][2]
             found.append(self.lost_connections(host) if outcome is None else outcome.lost)
         return found
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -65,6 +66,17 @@ class HostCandidates:
                 )
             )
         return found, hosts.first_provider[row]
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """By provider a number: the same for those with the same place within hosts that are alike."""
+        providers, numbers = self._providers, dict[bytes, int]()
+        bounds = pairwise(begin * self._width for begin in self._begin)
+        alike = [numbers.setdefault(self._bytes[begin:end], len(numbers)) for begin, end in bounds]
+        place = providers.hosts.provider[providers.slot]
+        host = providers.pool.slot_host[providers.slot]
+        kinds: list[int] = (np.array(alike, dtype=np.int64)[host] * (place.max(initial=0) + 1) + place).tolist()
+        return kinds
 
     @cached_property
     def _facts(self) -> Ints:
