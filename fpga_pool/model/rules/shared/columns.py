@@ -109,8 +109,9 @@ class PoolColumns:
     @cached_property
     def in_service(self) -> Bools:
         """(S,) whether new work can be assigned to the slot, regardless of leases; of a whole snapshot."""
-        out = [self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED)]
-        usable = ~np.isin(self.slots["state"], out) & (self.slots["drain_requested"] == 0)
+        faulted, drained = (self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED))
+        state = self.slots["state"]
+        usable = (state != faulted) & (state != drained) & (self.slots["drain_requested"] == 0)
         in_service: Bools = usable & (self.hosts["alive"][self.slot_host] == 1)
         return in_service
 
