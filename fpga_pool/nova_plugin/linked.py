@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.core.types import Floats
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links
-from fpga_pool.model.rules.instance.fitting import HostCandidates, SlotCandidates
+from fpga_pool.model.rules.instance.fitting import NOT_HAD, HostCandidates, SlotCandidates
 from fpga_pool.model.rules.instance.linking import choose_candidates, lost_connections
 from fpga_pool.nova_plugin.candidates import Needs
 
@@ -40,9 +43,12 @@ class Linked:
         self._slot_candidates = slot_candidates
         #: Given to instances of this request, by host.
         self._gone: dict[str, Places] = {}
-        #: What was found out, for all hosts that are alike: by the kind of a provider that gives all, and in general.
-        self._known_alone: dict[int, Outcome | None] = {}
+        #: What was found out, for all hosts that are alike.
         self._known: dict[tuple[int, Places, tuple[tuple[int, int], ...] | None], Outcome | None] = {}
+        #: (P,) what the next instance would cost and lose where one provider gives all of its slots; NOT_HAD where it
+        #: cannot, NaN where nobody has asked.
+        self.price: Floats = np.full(len(slot_candidates.kinds), np.nan)
+        self.lost: Floats = self.price.copy()
 
     def gone(self, host: str) -> Places:
         """Return the slots of a host that were given to instances of this request."""
@@ -64,21 +70,25 @@ class Linked:
             self._known[key] = _chosen(slot_candidates, wished_links(self._wanted), self._wanted.count, asked, gone)
         return self._known[key]
 
-    def of_providers(self, host: str, count: int, rows: Sequence[int]) -> list[Outcome | None]:
-        """Return what the next instance would get, if one provider gives all of it, of each of these."""
-        if host in self._gone:  # it is like no other
-            return [self.outcome(host, [(row, count)]) for row in rows]
-        known, kinds = self._known_alone, self._slot_candidates.kinds
+    def look_at(self, rows: Sequence[int]) -> None:
+        """Find out `price` and `lost` of some providers, once of those that are alike."""
+        asked = np.array(rows, dtype=np.int64)
+        new = asked[np.isnan(self.price[asked])]
+        _, first, alike = np.unique(self._slot_candidates.kinds[new], return_index=True, return_inverse=True)
+        self._look_at_each(new[first].tolist())
+        self.price[new], self.lost[new] = self.price[new[first]][alike], self.lost[new[first]][alike]
+
+    def _look_at_each(self, rows: Sequence[int]) -> None:
         for row in rows:
-            if kinds[row] not in known:
-                known[kinds[row]] = self.outcome(host, [(row, count)])
-        return [known[kinds[row]] for row in rows]
+            outcome = self.outcome(self._slot_candidates.host_of(row), [(row, self._wanted.count)])
+            self.price[row], self.lost[row] = (NOT_HAD, NOT_HAD) if outcome is None else (outcome.price, outcome.lost)
 
     def take(self, host: str, needs: Needs | None) -> None:
         """Note that an instance was given slots."""
         outcome = self.outcome(host, needs)
         if outcome is not None:
             self._gone[host] = self.gone(host) | outcome.places
+            self._look_at_each(self._slot_candidates.providers_of(host))
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
         """Return the number of these slots by provider."""

@@ -9,6 +9,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from fpga_pool.nova_plugin.candidates import (
     slots_of,
     what_is_left,
 )
-from fpga_pool.nova_plugin.linked import Linked, Outcome
+from fpga_pool.nova_plugin.linked import Linked
 from fpga_pool.nova_plugin.pool import Picture
 
 #: What is so small that it only decides among equals.
@@ -38,8 +39,8 @@ _LITTLE = 1e-6
 
 
 #: The first candidate of a host, and the row of the provider that gives all slots there; None where several do, or it
-#: gives another number.  With it, where slots have to be linked, what the next instance would get there.
-First = tuple[Candidate | None, int | None, Outcome | None]
+#: gives another number.
+First = tuple[Candidate | None, int | None]
 
 
 class Offer(NamedTuple):
@@ -54,7 +55,7 @@ class Offer(NamedTuple):
     lateness: float
 
 
-_NONE: First = None, None, None
+_NONE: First = None, None
 
 
 class Request:
@@ -115,7 +116,7 @@ class Request:
     def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts that can take an instance, the candidates of each in order from the best on."""
         self._seen = {host: host.num_instances for host in hosts}
-        return [host for host in hosts if self._admit(host)]
+        return self._admitted(hosts)
 
     def further(self, passing: Sequence[Any]) -> list[FurtherAttempt]:
         """Return the further attempts on hosts that pass.
@@ -129,7 +130,8 @@ class Request:
         """Return the same after an instance was claimed; only hosts for which that changed something are looked at."""
         self._known_rows = [], []
         changed = self._note_claim(hosts)
-        return [host for host in hosts if host not in changed or self._admit(host)]
+        admitted = set(self._admitted([host for host in hosts if host in changed]))
+        return [host for host in hosts if host not in changed or host in admitted]
 
     def _note_claim(self, hosts: Sequence[Any]) -> set[Any]:
         """Find the host of the last instance.
@@ -163,26 +165,23 @@ class Request:
             for host in grown:
                 self.on_claim(host)
 
-    def _admit(self, host: Any) -> bool:
+    def _admitted(self, hosts: Sequence[Any]) -> list[Any]:
+        """Return the hosts of which the pool can fulfil a candidate, with the candidates of each in order."""
+        known, count, price = self._free_slots.rows, self.wanted.count, self._next.price
+        rows = [only_rows(host.allocation_candidates, known, count) for host in hosts]
+        if self._linked is not None and self.wanted.linked:
+            self._linked.look_at(list(chain.from_iterable(rows)))
+            price = np.where(np.isinf(price[:-1]), NOT_HAD, self._linked.price).tolist()
+        return [host for host, here in zip(hosts, rows, strict=True) if self._admit(host, here, price)]
+
+    def _admit(self, host: Any, rows: Sequence[int], price: Sequence[float]) -> bool:
         """Order the candidates of a host; return whether the pool can fulfil any of them."""
-        candidates = host.allocation_candidates
-        rows = only_rows(candidates, self._free_slots.rows, self.wanted.count)
         if not rows:
             return self._admit_divided(host)
-        price = self._next.price
-        outcomes: Sequence[Outcome | None] = ()
-        if self._linked is not None and self.wanted.linked:
-            outcomes = self._linked.of_providers(host.host, self.wanted.count, rows)
-            costs = [
-                NOT_HAD if outcome is None or price[row] == NOT_HAD else outcome.price
-                for row, outcome in zip(rows, outcomes, strict=True)
-            ]
-        else:
-            costs = [price[row] for row in rows]
-        best = self._put_in_order(host, costs)
+        best = self._put_in_order(host, [price[row] for row in rows])
         if best is None:
             return False
-        self._first[host] = candidates[best], rows[best], (outcomes[best] if outcomes else None)
+        self._first[host] = host.allocation_candidates[0], rows[best]
         return True
 
     def _admit_divided(self, host: Any) -> bool:
@@ -225,12 +224,12 @@ class Request:
         first = self._first.get(host)
         if first is None or first[0] is not candidate:
             rows = only_rows([candidate], self._free_slots.rows, self.wanted.count)
-            first = self._first[host] = candidate, (rows[0] if rows else None), None
+            first = self._first[host] = candidate, (rows[0] if rows else None)
         return first
 
     def _first_needs(self, host: Any) -> Needs | None:
         """Return the slots that the next instance takes, by provider; None if they are not available."""
-        candidate, row, _ = self._first_of(host)
+        candidate, row = self._first_of(host)
         if row is not None:
             count = self.wanted.count
             return [(row, count)] if self._free_slots.has(row, count) else None
@@ -335,16 +334,19 @@ class Request:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
         if self._linked is None:
             return None
-        outcome = self._first_of(host)[2] or self._linked.outcome(host.host, self._first_needs(host) or None)
+        outcome = self._linked.outcome(host.host, self._first_needs(host) or None)
         return None if outcome is None else outcome.lost
 
-    def losses(self, hosts: Sequence[Any]) -> list[int | None]:
-        """Return the same of many hosts; nearly all follow from the filter's result for their first candidate."""
-        found = []
-        for host, row in zip(hosts, self._rows(hosts), strict=True):
-            outcome = None if row == UNKNOWN else self._first[host][2]
-            found.append(self.lost_connections(host) if outcome is None else outcome.lost)
-        return found
+    def losses(self, hosts: Sequence[Any]) -> list[float]:
+        """Return the same of many hosts, nearly all by the row of their first candidate; NOT_HAD where it is None."""
+        if self._linked is None:
+            return [NOT_HAD] * len(hosts)
+        self._linked.look_at([row for row in self._rows(hosts) if row != UNKNOWN])
+        return self._offered(hosts, [*self._linked.lost.tolist(), NOT_HAD], self._lost)
+
+    def _lost(self, host: Any) -> float:
+        lost = self.lost_connections(host)
+        return NOT_HAD if lost is None else float(lost)
 
     # Why
 

@@ -114,11 +114,7 @@ class FpgaPoolMakespanWeigher(PoolWeigher):
     multiplier = "fpga_pool_makespan_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        late = request.latenesses(hosts)
-        if NOT_HAD in late:
-            most = max((each for each in late if each != NOT_HAD), default=0.0)
-            late = [min(each, most) for each in late]
-        return [-each for each in late]
+        return _the_less_the_better(request.latenesses(hosts))
 
 
 class FpgaPoolLatticeWeigher(PoolWeigher):
@@ -131,8 +127,12 @@ class FpgaPoolLatticeWeigher(PoolWeigher):
     multiplier = "fpga_pool_lattice_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        if request.wanted.count == 1:
-            return []
-        lost = request.losses(hosts)
-        most = max((number for number in lost if number is not None), default=0)
-        return [-float(most if number is None else number) for number in lost]
+        return [] if request.wanted.count == 1 else _the_less_the_better(request.losses(hosts))
+
+
+def _the_less_the_better(values: Sequence[float]) -> Sequence[float]:
+    """Return weights; those of NOT_HAD are as of the largest other value."""
+    if NOT_HAD in values:
+        most = max((each for each in values if each != NOT_HAD), default=0.0)
+        values = [min(each, most) for each in values]
+    return [-each for each in values]

@@ -16,7 +16,7 @@ import numpy as np
 
 from fpga_pool.core.cluster.slowdown import MOST_COST
 from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
-from fpga_pool.core.types import Floats, Ints
+from fpga_pool.core.types import Floats, Ints, ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.links import slot_links
 from fpga_pool.model.objects.pool import SlotState
@@ -67,16 +67,25 @@ class HostCandidates:
             )
         return found, hosts.first_provider[row]
 
+    def host_of(self, row: int) -> str:
+        """Return the host of a provider."""
+        pool = self._providers.pool
+        word: int = pool.slots["host"][self._providers.slot[row]]
+        return pool.words[word]
+
+    def providers_of(self, host: str) -> Sequence[int]:
+        """Return the rows of the providers of a host."""
+        return self._providers.of_host.get(host, ())
+
     @cached_property
-    def kinds(self) -> list[int]:
-        """By provider a number: the same for those with the same place within hosts that are alike."""
+    def kinds(self) -> Ints:
+        """(P,) numbers of providers: the same for those with the same place within hosts that are alike."""
         providers, numbers = self._providers, dict[bytes, int]()
         bounds = pairwise(begin * self._width for begin in self._begin)
         alike = [numbers.setdefault(self._bytes[begin:end], len(numbers)) for begin, end in bounds]
         place = providers.hosts.provider[providers.slot]
         host = providers.pool.slot_host[providers.slot]
-        kinds: list[int] = (np.array(alike, dtype=np.int64)[host] * (place.max(initial=0) + 1) + place).tolist()
-        return kinds
+        return ints(np.array(alike, dtype=np.int64)[host] * (place.max(initial=0) + 1) + place)
 
     @cached_property
     def _facts(self) -> Ints:
