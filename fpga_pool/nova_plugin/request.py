@@ -9,7 +9,6 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,7 +114,6 @@ class Request:
 
     def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts that can take an instance, the candidates of each in order from the best on."""
-        self._seen = {host: host.num_instances for host in hosts}
         return self._admitted(hosts)
 
     def further(self, passing: Sequence[Any]) -> list[FurtherAttempt]:
@@ -168,26 +166,29 @@ class Request:
     def _admitted(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts of which the pool can fulfil a candidate, with the candidates of each in order."""
         known, count, price = self._free_slots.rows, self.wanted.count, self._next.price
-        rows = [only_rows(host.allocation_candidates, known, count) for host in hosts]
+        read = []
+        for host in hosts:  # all of it at once: a thousand hosts do not stay in a processor's caches
+            self._seen[host] = host.num_instances
+            candidates = host.allocation_candidates
+            read.append((host, candidates, only_rows(candidates, known, count)))
         if self._linked is not None and self.wanted.linked:
-            self._linked.look_at(list(chain.from_iterable(rows)))
+            self._linked.look_at([row for _, _, rows in read for row in rows])
             price = np.where(np.isinf(price[:-1]), NOT_HAD, self._linked.price).tolist()
-        return [host for host, here in zip(hosts, rows, strict=True) if self._admit(host, here, price)]
+        return [host for host, candidates, rows in read if self._admit(host, candidates, rows, price)]
 
-    def _admit(self, host: Any, rows: Sequence[int], price: Sequence[float]) -> bool:
+    def _admit(self, host: Any, candidates: list[Candidate], rows: Sequence[int], price: Sequence[float]) -> bool:
         """Order the candidates of a host; return whether the pool can fulfil any of them."""
         if not rows:
-            return self._admit_divided(host)
-        best = self._put_in_order(host, [price[row] for row in rows])
+            return self._admit_divided(host, candidates)
+        best = self._put_in_order(host, candidates, [price[row] for row in rows])
         if best is None:
             return False
-        self._first[host] = host.allocation_candidates[0], rows[best]
+        self._first[host] = candidates[best], rows[best]
         return True
 
-    def _admit_divided(self, host: Any) -> bool:
+    def _admit_divided(self, host: Any, candidates: list[Candidate]) -> bool:
         """Do the same where candidates take slots of several providers, or none."""
         self._first.pop(host, None)
-        candidates = host.allocation_candidates
         allocated = [slots_of(candidate) for candidate in candidates]
         if not any(allocated):  # Placement allocates no slots: what the pool knows of the host decides alone
             return bool(self._anywhere(host))
@@ -195,14 +196,13 @@ class Request:
             costs = [self._linked_cost(host.host, slots) for slots in allocated]
         else:
             costs = [self._cost(slots) for slots in allocated]
-        return self._put_in_order(host, costs) is not None
+        return self._put_in_order(host, candidates, costs) is not None
 
-    def _put_in_order(self, host: Any, costs: list[float]) -> int | None:
+    def _put_in_order(self, host: Any, candidates: list[Candidate], costs: list[float]) -> int | None:
         """Leave a host the candidates that can be had, from the cheapest on; return the place that the first had.
 
         Concurrent requests begin with different ones of equal candidates.
         """
-        candidates = host.allocation_candidates
         least = min(costs)
         equal = costs.count(least)
         if equal == len(costs) and least != NOT_HAD:
