@@ -1,11 +1,7 @@
 """Placement itself, with its own database, and what Nova does there."""
 
 import contextlib
-import subprocess
-import sys
-import time
 import uuid
-from pathlib import Path
 
 import pytest
 import requests
@@ -13,34 +9,13 @@ from oslo_config import cfg
 
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.placement.client import open_placement
-from support.servers.server import free_port
+from support.placement import Placement
 
-START_S = 180.0
+TIMEOUT_S = 180.0
 
 
-class Cloud:
+class Cloud(Placement):
     """Placement, and Nova's part in it: root providers, and allocations."""
-
-    def __init__(self, port, database):
-        self.url = f"http://127.0.0.1:{port}"
-        self._command = [sys.executable, str(Path(__file__).with_name("serve_placement.py")), str(port), str(database)]
-        self._log = Path(database).with_suffix(".log")
-        self._process = None
-
-    def start(self):
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        give_up_s = time.monotonic() + START_S
-        while not self._answers():
-            assert self._process.poll() is None, self._log.read_text()
-            assert time.monotonic() < give_up_s, self._log.read_text()
-            time.sleep(0.05)
-
-    def stop(self):
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(START_S)
-            self._process = None
 
     @contextlib.contextmanager
     def away(self):
@@ -48,14 +23,9 @@ class Cloud:
         yield
         self.start()
 
-    def _answers(self):
-        with contextlib.suppress(requests.ConnectionError):
-            return requests.get(self.url, timeout=START_S).ok
-        return False
-
     def ask(self, method, path, body=None):
         headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.37"}
-        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=START_S)
+        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=TIMEOUT_S)
         assert answer.ok, answer.text
         return answer.json() if answer.content else None
 
@@ -102,7 +72,8 @@ class Cloud:
 @pytest.fixture(scope="session")
 def cloud(tmp_path_factory):
     pytest.importorskip("placement")
-    cloud = Cloud(free_port(), tmp_path_factory.mktemp("placement") / "placement.sqlite")
+    directory = tmp_path_factory.mktemp("placement")
+    cloud = Cloud(f"sqlite:///{directory}/placement.sqlite", directory / "placement.log")
     cloud.start()
     yield cloud
     cloud.stop()
@@ -110,12 +81,8 @@ def cloud(tmp_path_factory):
 
 @pytest.fixture
 def placement_section(cloud):
-    """[placement] of configuration file; noauth2 takes the word of who says that he is the administrator.
-
-    While Placement is away its port refuses connections; where it is just slow, it is waited for.
-    """
-    account = {"auth_type": "admin_token", "endpoint": cloud.url, "token": "admin", "endpoint_override": cloud.url}
-    return account | {"timeout": 120}
+    """[placement] of a configuration file."""
+    return cloud.section
 
 
 @pytest.fixture

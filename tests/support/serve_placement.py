@@ -1,6 +1,7 @@
-"""Placement itself on loopback, in a process of its own: `serve_placement.py PORT DATABASE`.  It trusts everybody."""
+"""Placement itself on loopback, as a process that trusts everybody: `serve_placement.py PORT DATABASE_URL`."""
 
 import sys
+from typing import Any
 
 from cheroot.wsgi import Server
 from oslo_config import cfg
@@ -9,10 +10,11 @@ from placement import db_api, deploy
 from placement.db.sqlalchemy import migration
 
 
-def application(database):
+def application(database_url: str) -> Any:
+    """Return Placement on a database, whose schema is made."""
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)
-    conf.set_override("connection", f"sqlite:///{database}", group="placement_database")
+    conf.set_override("connection", database_url, group="placement_database")
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf([], project="placement", default_config_files=[], default_config_dirs=[])
     db_api.configure(conf)
@@ -20,9 +22,10 @@ def application(database):
     return deploy.loadapp(conf)
 
 
-def main():
-    port, database = sys.argv[1:]
-    Server(("127.0.0.1", int(port)), application(database), numthreads=4).start()
+def main() -> None:
+    """Serve until the process is ended."""
+    port, database_url = sys.argv[1:]
+    Server(("127.0.0.1", int(port)), application(database_url), numthreads=4).start()
 
 
 if __name__ == "__main__":
