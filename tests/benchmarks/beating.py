@@ -1,21 +1,25 @@
 """A process that is many agents to a scheduler: each tells every so often that its two cards are as they were.
 
-Every 10 s it tells its counters, too.
+Every 10 s it tells its counters, too; if CHANGING is given, every so many heartbeats that one of its slots has another
+function, each agent in its turn.
 
-    python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS
+    python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS [CHANGING]
 
-Says "ready" when every agent is known to the pool, and at the end, as JSON, how long the scheduler took for each
-heartbeat of the last SECONDS, in seconds, and how many it did not answer.
+Says "ready" when every agent is known to the pool, and begins when it is told a line; if SECONDS are 0 it goes on until
+it is told another.  Prints at the end, as JSON, how long the scheduler took for each heartbeat of the last SECONDS, in
+seconds, and how many it did not answer.
 """
 
 import contextlib
 import json
+import math
 import sys
 import threading
 import time
 import uuid
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 from oslo_config import cfg
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
@@ -43,8 +47,8 @@ def machine(host):
             slot=f"{host}/{card}/r{region}",
             card=card,
             region=f"r{region}",
-            board="u250",
-            kind="s",
+            board="kintex7",
+            kind="small",
             state=SlotState.EMPTY,
         )
         for card in CARDS
@@ -63,11 +67,13 @@ def counters():
     )  # fmt: skip
 
 
-def heartbeat(agent, beat, *, counted=False):
-    host = agent.host
+def heartbeat(agent, beat, *, counted=False, loaded=False):
+    host, slots = agent.host, agent.observed_slots()
+    if loaded:
+        slots = (replace(slots[0], state=SlotState.READY, function="aes"), *slots[1:])
     return Heartbeat(
         host=host, agent_id=host, boot=1, beat=beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
-        data_address="192.0.2.1", data_port=7000, slots=agent.observed_slots(), jobs=(),
+        data_address="192.0.2.1", data_port=7000, slots=slots, jobs=(),
         counters=counters() if counted else None,
     )  # fmt: skip
 
@@ -75,11 +81,12 @@ def heartbeat(agent, beat, *, counted=False):
 class Beating(threading.Thread):
     """One agent; its phase is its share of the interval."""
 
-    def __init__(self, messages, key, host, phase_s, interval_s, begin, until):
+    def __init__(self, messages, key, host, number, phase_s, interval_s, changing, begin, until):
         super().__init__(daemon=True)
         self._api = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
         self._agent, self._phase_s = machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
+        self._number, self._changing = number, changing
         self._counted_every = max(round(COUNTED_S / interval_s), 1)
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
@@ -101,7 +108,9 @@ class Beating(threading.Thread):
             beat += 1
             asked_s = time.monotonic()
             try:
-                self._api.heartbeat(heartbeat(self._agent, beat, counted=beat % self._counted_every == 0))
+                counted = beat % self._counted_every == 0
+                loaded = self._changing and (beat + self._number) // self._changing % 2
+                self._api.heartbeat(heartbeat(self._agent, beat, counted=counted, loaded=loaded))
             except MessagingError:
                 self.unanswered += 1
             else:
@@ -115,13 +124,16 @@ def enroll(database_url, hosts, key):
             approve(store, host, key, time.time())
 
 
-def main(url, database_url, prefix, agents, interval_s, warm_s, seconds):
+def main(url, database_url, prefix, agents, interval_s, warm_s, seconds, changing=0):
     messages = transport(cfg.CONF, url)
     key = Ed25519PrivateKey.generate()
     enroll(database_url, [f"{prefix}-{number:04d}" for number in range(agents)], key_text(key.public_key()))
     begin, until = threading.Event(), [0.0]
     all_of_them = [
-        Beating(messages, key, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
+        Beating(
+            *(messages, key, f"{prefix}-{number:04d}", number, interval_s * number / agents),
+            *(interval_s, changing, begin, until),
+        )
         for number in range(agents)
     ]
     for agent in all_of_them:
@@ -131,8 +143,11 @@ def main(url, database_url, prefix, agents, interval_s, warm_s, seconds):
     print("ready", flush=True)
     sys.stdin.readline()
     measured_from_s = time.monotonic() + warm_s
-    until[0] = measured_from_s + seconds
+    until[0] = measured_from_s + (seconds or math.inf)
     begin.set()
+    if not seconds:
+        sys.stdin.readline()
+        until[0] = time.monotonic()
     for agent in all_of_them:
         agent.join()
     asked = [one for agent in all_of_them for one in agent.times_s]

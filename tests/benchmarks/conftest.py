@@ -6,11 +6,16 @@ from support.deployment import Deployment
 
 
 @pytest.fixture
-def scheduler_process(rabbitmq, mariadb, tmp_path):
+def scheduler_options():
+    """What is configured of `scheduler_process`; a file of tests may have more."""
+    return {"scheduler": {"host_timeout_s": 3600}, "database": {"max_pool_size": 20}}
+
+
+@pytest.fixture
+def scheduler_process(rabbitmq, mariadb, tmp_path, scheduler_options):
     """Start `fpga-pool-scheduler` on RabbitMQ and MariaDB; gives its deployment and the database's URL."""
     url = mariadb.new_database()
-    options = {"scheduler": {"host_timeout_s": 3600}, "database": {"max_pool_size": 20}}
-    pool = Deployment(tmp_path / "pool", rabbitmq.url, url, agents=0, options=options)
+    pool = Deployment(tmp_path / "pool", rabbitmq.url, url, agents=0, options=scheduler_options)
     try:
         pool.prepare()
         pool.restart("scheduler-1")

@@ -4,9 +4,6 @@
 
 Two hosts have 32 free slots, three small ones and a large one on each of four cards.  A round is eight boots at once,
 or as many as there are slots; what it claimed is released before the next.
-
-With COMPUTES=500 there are so many, with a card of four slots each, and rounds of 20 boots are told with the CPU time
-of the whole process, which is that of the schedulers, Placement and the database, with the plug-in and without.
 """
 
 import os
@@ -16,7 +13,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nova"))
 
-import pytest
 from cloud import LARGE_TRAITS, Cloud
 from nova.scheduler.manager import SchedulerManager
 
@@ -24,26 +20,6 @@ HOSTS, CARDS, SMALL, LARGE = ("host1", "host2"), 4, 3, 1
 SLOTS = len(HOSTS) * CARDS * (SMALL + LARGE)
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
 SCHEDULERS = 4
-COMPUTES = int(os.environ.get("COMPUTES", "0"))
-
-
-@pytest.mark.skipif(not COMPUTES, reason="it runs with COMPUTES=500")
-class ManyComputes(Cloud):
-    def test_twenty_boots_at_once(self):
-        for number in range(COMPUTES):
-            self.add_record(f"host{number}", 1, 4)
-        managers = [self.scheduler_service.manager, *(SchedulerManager() for _ in range(SCHEDULERS - 1))]
-        for number in range(2 * ROUNDS):
-            self.flags(enabled=bool(number % 2), group="fpga_pool")
-            began, cpu = time.perf_counter(), time.process_time()
-            found = [chosen for chosen in self.chosen_at_once(20, managers) if chosen is not None]
-            took_s, cpu = time.perf_counter() - began, time.process_time() - cpu
-            print(
-                f"{COMPUTES} computes, 20 boots at once, {'with' if number % 2 else 'without'} the plug-in: "
-                f"{20 - len(found)} without a host, {took_s / 20:.3f} s per boot, {cpu / 20:.3f} s of the processor",
-                flush=True,
-            )
-            self.release(uuid for chosen in found for uuid in chosen)
 
 
 class BootsAtOnce(Cloud):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
-from support.servers.process import resident_bytes
+from support.servers.process import cpu_s, resident_bytes
 
 #: Heartbeats of each before it is measured: all have been compared in full since the last one joined.
 WARM_BEATS = 2 * FULL_EVERY
@@ -62,11 +62,6 @@ def test_many_agents(scheduler_process, rabbitmq, agents, interval_s):
         f" ({1e3 * cpu['scheduler'] / taken:.2f} ms each), {memory / 2**20:.0f} MiB;"
         f" agents {cpu['load']:.2f} s/s, idle {idle:.2f} s/s"
     )
-
-
-def cpu_s(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def idle_s():

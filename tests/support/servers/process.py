@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 END_TIMEOUT_S = 180.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 #: Where Debian and Ubuntu put programs that are not on every PATH.
 _DIRECTORIES = ("/usr/sbin", "/usr/bin", "/usr/lib/postgresql/*/bin")
@@ -179,3 +180,8 @@ def resident_bytes(pid: int) -> int:
     """Return how much memory a process has now."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def cpu_s(pid: int) -> float:
+    """Return how much time of the processors all threads of a process have had."""
+    return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / _TICKS_PER_S
