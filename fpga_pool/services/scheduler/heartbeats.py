@@ -30,7 +30,8 @@ LOG = logging.getLogger(__name__)
 
 #: One in this many heartbeats of a host is compared in full, even if it contains nothing new,
 FULL_EVERY = 10
-#: but those of many hosts at this distance, in seconds, as far as none waits for this many heartbeats.
+#: but those of many hosts one after the other, at this distance in seconds, as far as none waits for this many
+#: heartbeats: what comes from a busy database anyway would take the threads of all other calls.
 FULL_APART_S, FULL_AT_LATEST = 0.05, 100
 
 
@@ -61,7 +62,8 @@ class HeartbeatIntake:
         self._shards: dict[str, str] = {}
         #: Those of the shards, as they were a moment ago.
         self._generations: Mapping[str, int] = {}
-        self._compared_s = 0.0
+        #: When a host was compared for that last, and which one is being compared.
+        self._compared_s, self._comparing = 0.0, ""
 
     def claim(self, host: str, agent_id: str) -> None:
         """Raise HostTaken unless a heartbeat of this agent would be accepted."""
@@ -85,6 +87,9 @@ class HeartbeatIntake:
             with self._lock:
                 self._known.pop(heard.host, None)
             raise
+        finally:
+            if self._comparing == heard.host:
+                self._comparing = ""
         with self._lock:
             self._note(heard)
             # Where something was reconciled the next one is compared in full as well.
@@ -142,7 +147,7 @@ class HeartbeatIntake:
             if known is None or heard.agent_id != known.content.agent_id:
                 return False
             require_later(heard, known.content.boot, known.beat)  # the database may not know of that one yet
-            if content != known.content or heard.unreported or self._is_due(known):
+            if content != known.content or heard.unreported or self._is_due(heard.host, known):
                 return False
             known.repeats += 1
             known.beat = heard.beat
@@ -155,14 +160,14 @@ class HeartbeatIntake:
         counters = heard.counters or (before.counters if before is not None and before.boot == heard.boot else None)
         self._alive[heard.host] = LastBeat(heard.boot, heard.beat, heard.flows, counters)
 
-    def _is_due(self, known: _Known) -> bool:
+    def _is_due(self, host: str, known: _Known) -> bool:
         """Return whether a host that says the same again is compared in full now."""
         repeats, now_s = known.repeats + 1, time.monotonic()
         if repeats < FULL_EVERY or self._generations.get(known.shard) == known.generation:
             return False
-        if now_s - self._compared_s < FULL_APART_S and repeats < FULL_AT_LATEST:
+        if (self._comparing or now_s - self._compared_s < FULL_APART_S) and repeats < FULL_AT_LATEST:
             return False
-        self._compared_s = now_s
+        self._compared_s, self._comparing = now_s, host
         return True
 
     def _shard_of(self, host: str, availability_zone: str | None = None) -> str:

@@ -3,6 +3,7 @@
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import event
@@ -85,6 +86,31 @@ def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent,
     running.service.heartbeat_intake.flush()  # so that it is known that the shard has changed
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert slot_state(running, broken) is SlotState.EMPTY
+
+
+def test_hosts_without_news_are_compared_one_after_the_other(running, agent, until, monkeypatch):
+    """Else those of many hosts would take the threads of all other calls where the database is slow."""
+    monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
+    running.service.ownership.pause()
+    intake, writer = running.service.heartbeat_intake, running.service.writer("default")
+    agents = [agent, running.host()]
+    for _ in range(3 * FULL_EVERY):  # they have been compared since the shard changed last
+        for each in agents:
+            intake.heartbeat(each.heartbeat(running.clock()))
+        intake.flush()
+    flush = intake.flush
+    monkeypatch.setattr(intake, "flush", lambda: False)  # nobody else does
+    broken = [break_slot(running, each) for each in agents]
+    assert intake.heartbeat(agent.heartbeat(running.clock())) == []
+    flush()  # so that it is known that the shard has changed
+    with ThreadPoolExecutor() as threads:
+        with writer._turn:
+            first = threads.submit(intake.heartbeat, agents[0].heartbeat(running.clock()))
+            until(lambda: writer._waiting)
+            assert intake.heartbeat(agents[1].heartbeat(running.clock())) == []
+        assert first.result()
+    assert intake.heartbeat(agents[1].heartbeat(running.clock()))
+    assert [slot_state(running, name) for name in broken] == [SlotState.EMPTY] * 2
 
 
 def test_heartbeats_without_news_need_no_statement_where_their_shard_does_not_change(running, agent, monkeypatch):
