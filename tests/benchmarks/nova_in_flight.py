@@ -91,8 +91,8 @@ class BootsInFlight(Cloud):
 
     def test_boots_in_flight(self):
         for _ in range(ROUNDS):
-            self.round(enabled=False)
             took_s = self.round(enabled=True)
+            self.round(enabled=False)
             self.told("no boots", time.sleep, took_s)
         assert not self.pool.asked  # the stand-in of other tests
 
