@@ -27,7 +27,7 @@ settings.register_profile(
     max_examples=20,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", settings.get_profile("quick"), max_examples=50)
+settings.register_profile("long", settings.get_profile("quick"), max_examples=35)
 #: Other inputs in every run, as many of each kind as FPGA_POOL_FUZZ says.
 settings.register_profile(
     "fuzz",
