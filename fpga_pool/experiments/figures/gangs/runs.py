@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.core.gangs.gangs import Gangs
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
 from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, X
@@ -59,24 +60,38 @@ def results(
 ) -> Iterator[tuple[str, Found]]:
     """Yield what each policy makes of the same gangs, these and those that are asked for (`--also`)."""
     count = settings.scaled(TRACE_GANGS if setting.workload == TRACE else GANGS)
-    trace, processors = _workload(setting.workload, count, seed, settings.trace)
-    trace = trace.with_load(load, processors)
-    rng = np.random.default_rng(seed)
-    gangs, shares = draw(trace, setting.progress, rng, said=setting.said)
     for name in dict.fromkeys([*policies, *settings.also]):
-        outcome = simulate(
-            processors,
-            trace,
-            gangs,
-            shares,
-            policy_as("gang", name),
-            params=setting.progress,
-            migration_s=migration_s,
-            seed=seed,
-        )
-        mean_s = batch_means(response_s(trace, outcome)).mean
-        slowdown = batch_means(bounded_slowdown(trace, outcome)).mean
-        yield name, Found(mean_s, slowdown, outcome.migrations / len(trace.job))
+        yield name, _found(setting, load, name, seed, count, settings.trace, migration_s)
+
+
+@cache
+def _found(
+    setting: Setting, load: float, policy: str, seed: int, count: int, path: Path | None, migration_s: float
+) -> Found:
+    """Return what came of one run; several figures show it."""
+    trace, processors, gangs, shares = _drawn(setting, load, seed, count, path)
+    outcome = simulate(
+        processors,
+        trace,
+        gangs,
+        shares,
+        policy_as("gang", policy),
+        params=setting.progress,
+        migration_s=migration_s,
+        seed=seed,
+    )
+    mean_s = batch_means(response_s(trace, outcome)).mean
+    slowdown = batch_means(bounded_slowdown(trace, outcome)).mean
+    return Found(mean_s, slowdown, outcome.migrations / len(trace.job))
+
+
+@lru_cache(maxsize=1)
+def _drawn(setting: Setting, load: float, seed: int, count: int, path: Path | None) -> tuple[Trace, int, Gangs, Shares]:
+    """Return gangs at a load, the processors that they run on, and what is drawn of each."""
+    trace, processors = _workload(setting.workload, count, seed, path)
+    trace = trace.with_load(load, processors)
+    gangs, shares = draw(trace, setting.progress, np.random.default_rng(seed), said=setting.said)
+    return trace, processors, gangs, shares
 
 
 @lru_cache(maxsize=8)
