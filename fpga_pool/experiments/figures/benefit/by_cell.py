@@ -168,12 +168,16 @@ _DRAWN_FROM = [*_CELLS, *(Cell(RANDOM, load_s) for load_s in LOADS_S)]
 
 def _measure_ratios(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by three policies, on one card."""
-    drawn = cell.catalogue == RANDOM
-    pool = card_pool(reference_catalogue("a" if drawn else cell.catalogue), cell.load_s)
-    pool = random_speedups(pool, seed) if drawn else pool
-    jobs = runs.trace(pool, alpha, seed, settings)
-    for name in (runs.KEEPING, runs.REPLACING, runs.OURS):
-        yield Sample(cell.panel, alpha, name, seed, runs.benefit_vcpus(pool, jobs, name))
+    policies = runs.KEEPING, runs.REPLACING, runs.OURS
+    if cell.catalogue == RANDOM:
+        pool = random_speedups(card_pool(reference_catalogue("a"), cell.load_s), seed)
+        jobs = runs.trace(pool, alpha, seed, settings)
+        found = [runs.benefit_vcpus(pool, jobs, name) for name in policies]
+    else:
+        seconds = settings.scaled(runs.SECONDS)
+        found = [runs.on_card_vcpus(*cell, alpha, name, seed, seconds) for name in policies]
+    for name, value in zip(policies, found, strict=True):
+        yield Sample(cell.panel, alpha, name, seed, value)
 
 
 def _ratio_claim(samples: Samples, cell: Cell) -> Claim:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,14 @@ def benefit_vcpus(pool: OnlinePool, jobs: Trace, policy: str | OnlinePolicy) -> 
     return simulate(pool, jobs, rule, keep_stretches=False).mean_benefit_vcpus
 
 
+@cache
+def on_card_vcpus(catalogue: str, load_s: float, alpha: float, policy: str, seed: int, seconds: int) -> float:
+    """Return a policy's mean benefit on a trace, or the bound, of one card of a catalogue: several figures show it."""
+    pool = card_pool(reference_catalogue(catalogue), load_s)
+    jobs = random_trace(pool, alpha, seconds, seed, poisson=bool(seed % 2))
+    return bound_vcpus(pool, jobs) if policy == BOUND else benefit_vcpus(pool, jobs, policy)
+
+
 def bound_vcpus(pool: OnlinePool, jobs: Trace) -> float:
     """Return what no schedule exceeds."""
     window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
@@ -152,9 +161,10 @@ def share_percent(samples: Samples, panel: str, series: str) -> float:
 def catalogue_benefits(
     panel: str, catalogue: str, load_s: float, alpha: float, policies: Sequence[str], seed: int, settings: Settings
 ) -> Iterator[Sample]:
-    """Measure each policy on one trace, on one card of a reference catalogue."""
-    pool = card_pool(reference_catalogue(catalogue), load_s)
-    yield from benefits(panel, alpha, curves(policies, settings), pool, trace(pool, alpha, seed, settings), seed)
+    """Measure each policy on one trace, on one card of a reference catalogue, and the bound."""
+    for name in (*curves(policies, settings), BOUND):
+        value = on_card_vcpus(catalogue, load_s, alpha, name, seed, settings.scaled(SECONDS))
+        yield Sample(panel, alpha, name, seed, value)
 
 
 def share_claim(samples: Samples, panel: str, subject: str, policies: Sequence[str] | None = None) -> Claim:
