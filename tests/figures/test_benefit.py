@@ -15,7 +15,7 @@ from fpga_pool.experiments.figures.benefit.optimal import LONG
 from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 
-#: The first test of a figure makes it: some minutes at most, on processors that are not shared.
+#: The first test of a figure makes it: half a minute at most, on processors that are not shared.
 pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "benefit.toml").read_text())["range"]
