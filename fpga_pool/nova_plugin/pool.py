@@ -145,6 +145,9 @@ class Breaker:
 _KEPT = 64
 
 
+#: Queries that a request may make, one after the other: for the slots, and for observations.
+_QUERIES = 2
+
 #: Interval at which observations are asked for; they are medians and fits that change slowly.
 OBSERVE_S = 60.0
 
@@ -252,17 +255,23 @@ class Pool:
     def now(self) -> Picture:
         """Return the pool at most `snapshot_age_s` old, or `stale_age_s` if it does not answer.
 
-        Raises PoolUnknown where there is no such picture.  Who finds another request asking waits for its answer.
+        Raises PoolUnknown where there is no such picture.  Who finds another request asking waits for its answer, which
+        may take longer than the timeout of one query, and asks no more itself when that has passed.
         """
         found = self._younger_than(self._limits.snapshot_age_s)
         if found is not None:
             return found
         came_at = self._clock()
-        if not self._asking.acquire(timeout=self._limits.timeout_s):
+        if not self._asking.acquire(timeout=_QUERIES * self._limits.timeout_s):
             return self._stale("another request is still waiting for the pool")
         try:
-            found = self._younger_than(max(self._limits.snapshot_age_s, self._clock() - came_at))
-            return self._asked() if found is None else found
+            waited_s = self._clock() - came_at
+            found = self._younger_than(max(self._limits.snapshot_age_s, waited_s))
+            if found is not None:
+                return found
+            if waited_s >= self._limits.timeout_s:
+                return self._stale("the pool did not answer other requests")
+            return self._asked()
         finally:
             self._asking.release()
 

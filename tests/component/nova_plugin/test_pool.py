@@ -124,6 +124,55 @@ def test_who_waits_too_long_for_the_question_of_another_is_told_so(asked):
         first.result(30.0)
 
 
+class HeldByAnother:
+    """The lock of a pool, which another request holds for so many seconds of the clock."""
+
+    def __init__(self, pool, clock, seconds, picture):
+        self._pool, self._clock, self._seconds, self._picture = pool, clock, seconds, picture
+
+    def acquire(self, timeout):
+        self._clock.now_s += min(self._seconds, timeout)
+        if self._seconds > timeout:
+            return False
+        if self._picture is not None:
+            self._pool._known = self._clock.now_s, self._picture
+        return True
+
+    def release(self):
+        pass
+
+
+@pytest.fixture
+def waiting(pool, clock):
+    """Have a request wait for another one; `waiting(seconds, answered)` returns the answer and what it received."""
+
+    def wait(seconds, answered):
+        first = pool.now()
+        clock.now_s = 60.0  # it is too old
+        pool._asking = HeldByAnother(pool, clock, seconds, first if answered else None)
+        return first, pool.now()
+
+    return wait
+
+
+def test_an_answer_that_another_request_receives_late_serves_those_that_wait(waiting, asked):
+    answer, received = waiting(7.0, answered=True)
+    assert received is answer
+    assert asked.times == 1
+
+
+def test_who_has_waited_for_an_early_failure_asks_again(waiting, asked):
+    waiting(4.0, answered=False)
+    assert asked.times == 2
+
+
+@pytest.mark.parametrize("seconds", [7.0, 11.0], ids=["for a failure", "for nothing"])
+def test_who_has_waited_longer_than_the_timeout_does_not_ask_again(waiting, asked, seconds):
+    with pytest.raises(PoolUnknown, match="other request"):
+        waiting(seconds, answered=False)
+    assert asked.times == 1
+
+
 def test_observations_are_asked_for_once_a_minute_and_kept_while_there_is_no_answer(clock, asked):
     answers = [observed(30.0), messaging.MessagingTimeout("no answer"), observed(90.0)]
 
