@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
@@ -92,6 +93,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     settings.load_profile("long" if config.getoption("long") else "quick")
+    if config.getoption("hypothesis_profile") is None:
+        # Else examples depend on the modules that tests before have imported: hypothesis tries their constants.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_ignore_collect(collection_path, config):
