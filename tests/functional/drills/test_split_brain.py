@@ -21,7 +21,7 @@ from support.soak import Pace
 from support.splits import Splits
 from support.waiting import wait_until
 
-COUNT = int(os.environ.get("FPGA_POOL_SPLITS", "4"))
+COUNT = int(os.environ.get("FPGA_POOL_SPLITS", "3"))
 SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 
 SCHEDULERS = ("scheduler-1", "scheduler-2")
