@@ -88,8 +88,9 @@ class HeartbeatIntake:
                 self._known.pop(heard.host, None)
             raise
         finally:
-            if self._comparing == heard.host:
-                self._comparing = ""
+            with self._lock:
+                if self._comparing == heard.host:
+                    self._comparing = ""
         with self._lock:
             self._note(heard)
             # Where something was reconciled the next one is compared in full as well.
