@@ -6,7 +6,8 @@ slots is computed for all providers at once, and again for one of them when some
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, repeat, zip_longest
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -72,23 +73,26 @@ def slots_of(candidate: Candidate) -> Slots:
     ]
 
 
-def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: int) -> list[int]:
-    """Return for each candidate the row of the provider that gives all of `count` slots.
+def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], divided: int | None = None) -> Ints:
+    """Return (C,) for each candidate the row of the only provider of the pool in it, which gives all slots.
 
-    `count` is what the flavor asks for in all, and a provider of the pool that is in a candidate gives one at least.
-    Empty if one of the candidates has its slots otherwise, or of a provider that has no row.  Nearly all of Nova's are
-    read here, so it is one loop that reads little of them: together they are larger than a processor's caches.
+    UNKNOWN where several do, or none.  `divided` is how many slots a flavor wants in several groups; None if it wants
+    them in one, so that one provider gives all of them.  Nearly all of Nova's candidates are read here, and together
+    they are larger than a processor's caches: so little of them is read, all at once and without a step of Python for
+    each.
     """
-    found = []
-    for candidate in candidates:
-        for uuid, given in candidate["allocations"].items():
-            row = rows.get(uuid)
-            if row is not None and (count == 1 or given["resources"].get(RESOURCE_CLASS) == count):
-                found.append(row)
-                break
-        else:
-            return []
-    return found
+    allocations = list(map(itemgetter("allocations"), candidates))
+    of_candidate = np.repeat(np.arange(len(candidates)), list(map(len, allocations)))
+    found = np.array(list(map(rows.get, chain.from_iterable(allocations), repeat(UNKNOWN))), dtype=np.int64)
+    of_candidate, found = of_candidate[found != UNKNOWN], found[found != UNKNOWN]
+    only: Ints = np.full(len(candidates), UNKNOWN)
+    only[of_candidate] = found
+    only[np.bincount(of_candidate, minlength=len(candidates)) != 1] = UNKNOWN
+    if divided is not None:
+        for place in np.flatnonzero(only != UNKNOWN).tolist():
+            if any(count != divided for _, count in slots_of(candidates[place])):
+                only[place] = UNKNOWN
+    return only
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from fpga_pool.core.lattice.tasks import Links
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.rules.instance.fitting import NOT_HAD, HostCandidates, SlotCandidates
@@ -70,10 +70,9 @@ class Linked:
             self._known[key] = _chosen(slot_candidates, wished_links(self._wanted), self._wanted.count, asked, gone)
         return self._known[key]
 
-    def look_at(self, rows: Sequence[int]) -> None:
+    def look_at(self, rows: Ints) -> None:
         """Find out `price` and `lost` of some providers, once of those that are alike."""
-        asked = np.array(rows, dtype=np.int64)
-        new = asked[np.isnan(self.price[asked])]
+        new = rows[np.isnan(self.price[rows])]
         _, first, alike = np.unique(self._slot_candidates.kinds[new], return_index=True, return_inverse=True)
         self._look_at_each(new[first].tolist())
         self.price[new], self.lost[new] = self.price[new[first]][alike], self.lost[new[first]][alike]

@@ -9,6 +9,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,26 +166,40 @@ class Request:
 
     def _admitted(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts of which the pool can fulfil a candidate, with the candidates of each in order."""
-        known, count, price = self._free_slots.rows, self.wanted.count, self._next.price
-        read = []
-        for host in hosts:  # all of it at once: a thousand hosts do not stay in a processor's caches
+        for host in hosts:
             self._seen[host] = host.num_instances
-            candidates = host.allocation_candidates
-            read.append((host, candidates, only_rows(candidates, known, count)))
-        if self._linked is not None and self.wanted.linked:
-            self._linked.look_at([row for _, _, rows in read for row in rows])
-            price = np.where(np.isinf(price[:-1]), NOT_HAD, self._linked.price).tolist()
-        return [host for host, candidates, rows in read if self._admit(host, candidates, rows, price)]
+        listed = [host.allocation_candidates for host in hosts]
+        rows = self._only_rows(list(chain.from_iterable(listed)))
+        prices = self._prices(rows)[rows]
+        whole, equal = _compared(rows, prices, [len(candidates) for candidates in listed])
+        row_of, price_of = rows.tolist(), prices.tolist()
+        passing, end = [], 0
+        for host, candidates, is_whole, are_equal in zip(hosts, listed, whole, equal, strict=True):
+            begin, end = end, end + len(candidates)
+            if not is_whole:
+                if self._admit_divided(host, candidates):
+                    passing.append(host)
+                continue
+            first: int | None = self._turn % len(candidates)
+            if not are_equal:
+                first = self._put_in_order(host, candidates, price_of[begin:end])
+            elif first:
+                host.allocation_candidates = candidates[first:] + candidates[:first]
+            if first is not None:
+                self._first[host] = candidates[first], row_of[begin + first]
+                passing.append(host)
+        return passing
 
-    def _admit(self, host: Any, candidates: list[Candidate], rows: Sequence[int], price: Sequence[float]) -> bool:
-        """Order the candidates of a host; return whether the pool can fulfil any of them."""
-        if not rows:
-            return self._admit_divided(host, candidates)
-        best = self._put_in_order(host, candidates, [price[row] for row in rows])
-        if best is None:
-            return False
-        self._first[host] = candidates[best], rows[best]
-        return True
+    def _only_rows(self, candidates: Sequence[Candidate]) -> Ints:
+        return only_rows(candidates, self._free_slots.rows, None if self._together else self.wanted.count)
+
+    def _prices(self, rows: Ints) -> Floats:
+        """Return (P + 1,) what the next instance costs where one of these providers gives all of its slots."""
+        price = np.array(self._next.price)
+        if self._linked is not None and self.wanted.linked:
+            self._linked.look_at(rows[rows != UNKNOWN])
+            price[:-1] = np.where(np.isinf(price[:-1]), NOT_HAD, self._linked.price)
+        return price
 
     def _admit_divided(self, host: Any, candidates: list[Candidate]) -> bool:
         """Do the same where candidates take slots of several providers, or none."""
@@ -204,13 +219,8 @@ class Request:
         Concurrent requests begin with different ones of equal candidates.
         """
         least = min(costs)
-        equal = costs.count(least)
-        if equal == len(costs) and least != NOT_HAD:
-            first = self._turn % equal
-            if first:
-                host.allocation_candidates = candidates[first:] + candidates[:first]
-            return first
-        first = [place for place, cost in enumerate(costs) if cost == least][self._turn % equal]
+        equal = [place for place, cost in enumerate(costs) if cost == least]
+        first = equal[self._turn % len(equal)]
         order = sorted(range(len(costs)), key=lambda place: (costs[place], (place - first) % len(costs)))
         host.allocation_candidates = [candidates[place] for place in order if costs[place] != NOT_HAD]
         return order[0] if host.allocation_candidates else None
@@ -223,8 +233,8 @@ class Request:
         candidate = candidates[0]
         first = self._first.get(host)
         if first is None or first[0] is not candidate:
-            rows = only_rows([candidate], self._free_slots.rows, self.wanted.count)
-            first = self._first[host] = candidate, (rows[0] if rows else None)
+            row = int(self._only_rows([candidate])[0])
+            first = self._first[host] = candidate, (None if row == UNKNOWN else row)
         return first
 
     def _first_needs(self, host: Any) -> Needs | None:
@@ -341,7 +351,8 @@ class Request:
         """Return the same of many hosts, nearly all by the row of their first candidate; NOT_HAD where it is None."""
         if self._linked is None:
             return [NOT_HAD] * len(hosts)
-        self._linked.look_at([row for row in self._rows(hosts) if row != UNKNOWN])
+        rows = np.array(self._rows(hosts), dtype=np.int64)
+        self._linked.look_at(rows[rows != UNKNOWN])
         return self._offered(hosts, [*self._linked.lost.tolist(), NOT_HAD], self._lost)
 
     def _lost(self, host: Any) -> float:
@@ -357,6 +368,22 @@ class Request:
         )
         given = sum(self._free_slots.given(row) for row in self.fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them assigned to instances of this request" if given else why
+
+
+def _compared(rows: Ints, prices: Floats, counts: Sequence[int]) -> tuple[list[bool], list[bool]]:
+    """Return for each host whether all its candidates are of one provider each, and whether they cost the same.
+
+    `rows` and `prices` are of all candidates; `counts` of them belong to each host.
+    """
+    number = np.array(counts, dtype=np.int64)
+    whole, equal = np.zeros((2, len(number)), dtype=bool)
+    some = np.flatnonzero(number)
+    if len(some):
+        begins = (np.cumsum(number) - number)[some]
+        least, most = (each.reduceat(prices, begins) for each in (np.minimum, np.maximum))
+        whole[some] = np.minimum.reduceat(rows, begins) != UNKNOWN
+        equal[some] = (least == most) & (least != NOT_HAD)
+    return whole.tolist(), equal.tolist()
 
 
 class Requests:

@@ -29,8 +29,7 @@ from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 def on_one_card(extra_specs: Mapping[str, str]) -> bool:
     """Return whether a flavor wants all slots of one card: so does who asks for them in one group."""
-    grouped = any(re.fullmatch(f"resources_?[^:]+:{RESOURCE_CLASS}", name) for name in extra_specs)
-    return not grouped or f"resources:{RESOURCE_CLASS}" in extra_specs
+    return sum(bool(re.fullmatch(f"resources[^:]*:{RESOURCE_CLASS}", name)) for name in extra_specs) <= 1
 
 
 def explain_host(
