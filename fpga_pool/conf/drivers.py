@@ -83,8 +83,8 @@ TIERS_OPTS = [
         default=0.96,
         min=0.0,
         max=1.0,
-        help="Usage of a pCPU by its foreground from which on it gets no background: as many are reserved in "
-        "Placement, by the usage at one moment of each minute. With 1 none is.",
+        help="Usage of a pCPU, processes of the host included, from which on its foreground gets no background: as "
+        "many are reserved in Placement, by the usage at one moment of each minute. With 1 none is.",
     ),
     cfg.FloatOpt(
         "interval_s",

@@ -159,14 +159,6 @@ OPTS = [
         help="Rate in Mbit/s at which the memory of a server is transferred. A live migration is expected to take "
         "gang_migration_s and this transfer; it is requested if the server is expected to end sooner by more.",
     ),
-    cfg.FloatOpt(
-        "tier_migration_threshold",
-        default=0.96,
-        min=0.0,
-        max=1.0,
-        help="Usage of a pCPU by both tiers together from which on its background is held back. Processes of the host "
-        "do not count: where they use the pCPUs with tiers, this must be less than what they leave.",
-    ),
     cfg.Opt(
         "task_policy",
         type=PolicyName("task"),

@@ -7,12 +7,12 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fpga_pool.drivers.tiers.cgroups import PROC, ROOT, of_process
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound
 from fpga_pool.model.messages.counters import MOST_CARDS, MOST_GUESTS, CardCounters, GuestCounters, HostCounters
 
 #: How often it is measured.
@@ -24,6 +24,7 @@ _US_PER_S = 1e6
 _IDLE = slice(3, 5)
 #: The columns behind these, of guests, are in the first ones as well.
 _TIMES = 8
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: Significant digits of rates.
 _DIGITS = 3
 
@@ -109,8 +110,7 @@ class HostMeter:
 
     def _cpu(self) -> tuple[int, int] | None:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            times = [int(ticks) for ticks in (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:]][:_TIMES]
-            return sum(times) - sum(times[_IDLE]), sum(times)
+            return _busy_and_all((self._proc / "stat").read_text().split("\n", 1)[0])
         return None
 
     def _memory(self) -> tuple[int, int] | None:
@@ -145,6 +145,22 @@ class HostMeter:
                 words = (self._proc / str(pid) / "cmdline").read_text().split("\0")
                 guest = str(uuid.UUID(words[words.index("-uuid") + 1]))
                 yield guest, of_process(pid, self._cgroups, self._proc).cpu_time_s()
+
+
+def busy_times_s(pcpus: Sequence[int], proc: Path = PROC) -> tuple[float, ...]:
+    """Return the seconds in which each pCPU has been in use, whatever for; NotFound if this host lacks one."""
+    lines = dict(line.split(maxsplit=1) for line in (proc / "stat").read_text().splitlines() if line.startswith("cpu"))
+    try:
+        return tuple(_busy_and_all(f"cpu{pcpu} {lines[f'cpu{pcpu}']}")[0] / _TICKS_PER_S for pcpu in pcpus)
+    except KeyError:
+        missing = min(pcpu for pcpu in pcpus if f"cpu{pcpu}" not in lines)
+        raise NotFound(f"this host has no pCPU {missing}") from None
+
+
+def _busy_and_all(line: str) -> tuple[int, int]:
+    """Return the ticks in which processors were in use, and all of them, from a line of /proc/stat."""
+    times = [int(ticks) for ticks in line.split()[1:]][:_TIMES]
+    return sum(times) - sum(times[_IDLE]), sum(times)
 
 
 def _grown(before: tuple[int, int] | None, now: tuple[int, int] | None) -> tuple[int, int] | None:

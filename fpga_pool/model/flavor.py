@@ -215,5 +215,7 @@ class GuestTier(Message, frozen=True, kw_only=True):
     pcpus: tuple[int, ...]
     #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
     usage: tuple[Number, ...]
+    #: Share of each of its pCPUs that was in use, processes of the host included; empty = not measured yet.
+    pcpu_usage: tuple[Number, ...] = ()
     #: Its flavor lets the pool have it live-migrated.
     may_migrate: bool = False

@@ -144,7 +144,6 @@ def _tier_migrations(
         pause_s=group.tier_migration_pause_s,
         fixed_s=group.gang_migration_s,
         bps=group.tier_migration_mbps * 1e6,
-        threshold=group.tier_migration_threshold,
     )
     return TenantServers(log_in(conf)), limits
 

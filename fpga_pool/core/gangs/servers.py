@@ -18,13 +18,13 @@ from fpga_pool.core.policy import GangPolicy
 USAGE_THRESHOLD = ProgressParams().usage_threshold
 
 
-def share_lost(behind: Sequence[float], in_front: Sequence[float], threshold: float = USAGE_THRESHOLD) -> float:
+def share_lost(in_use: Sequence[float], in_front: Sequence[float]) -> float:
     """Return the share of its progress that a server in the background lacks, 0 to 1.
 
-    (vCPUs,) shares of its pCPUs that its vCPUs use, and that the foreground uses there.  As with gangs, its slowest
-    vCPU counts; a pCPU of which both together use less than `threshold` holds nobody back.
+    (vCPUs,) shares of its pCPUs that are in use, and that the foreground uses there.  As with gangs, its slowest vCPU
+    counts; a pCPU of which less than USAGE_THRESHOLD is in use holds nobody back.
     """
-    held = (front for own, front in zip(behind, in_front, strict=True) if own + front >= threshold)
+    held = (front for used, front in zip(in_use, in_front, strict=True) if used >= USAGE_THRESHOLD)
     return max(held, default=0.0)
 
 

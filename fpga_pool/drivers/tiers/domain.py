@@ -84,6 +84,10 @@ class TierDriver(abc.ABC):
         """Return the CPU time that each vCPU of a guest has used since it started, seconds."""
 
     @abc.abstractmethod
+    def busy_times_s(self, pcpus: Sequence[int]) -> tuple[float, ...]:
+        """Return the seconds in which each pCPU has been in use so far, by guests or by processes of the host."""
+
+    @abc.abstractmethod
     def release(self, instance: str) -> None:
         """Restore a guest's pins and priority from before it was placed; ignored if it was not placed."""
 

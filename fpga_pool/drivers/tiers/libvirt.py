@@ -14,6 +14,7 @@ from typing import Any, Self
 import libvirt
 from oslo_config import cfg
 
+from fpga_pool.drivers.host_meter import busy_times_s
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.tiers import cgroups, privileged
 from fpga_pool.drivers.tiers.cgroups import GuestCgroup
@@ -73,6 +74,9 @@ class LibvirtTiers(TierDriver):
         domain, about = self._ours(instance)
         group = self._group(domain)
         return tuple(group.cpu_time_s(vcpu) for vcpu in range(about.vcpus))
+
+    def busy_times_s(self, pcpus: Sequence[int]) -> tuple[float, ...]:
+        return busy_times_s(pcpus)
 
     def _guest(self, domain: Any) -> TieredGuest | None:
         """Return a guest; None if it is not the pool's, or not wholly there yet."""

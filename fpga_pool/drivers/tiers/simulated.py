@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ class SimulatedTiers(TierDriver):
         self._host_pcpus = host_pcpus
         self._now_s = now_s
         self._lock = threading.RLock()
+        #: Of each pCPU, since this object was made.
+        self._busy_s: defaultdict[int, float] = defaultdict(float)
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -97,6 +100,12 @@ class SimulatedTiers(TierDriver):
             self._advance()
             return self._kept(instance).cpu_times_s
 
+    def busy_times_s(self, pcpus: Sequence[int]) -> tuple[float, ...]:
+        # No process of the host uses them.
+        with self._lock:
+            self._advance()
+            return tuple(self._busy_s[pcpu] for pcpu in pcpus)
+
     def release(self, instance: str) -> None:
         with self._lock:
             self._ours(instance)
@@ -123,6 +132,8 @@ class SimulatedTiers(TierDriver):
             past = kept.cpu_times_s or (0.0,) * guest.vcpus
             since_s = now_s - kept.until_s if kept.cpu_times_s else 0.0
             times = tuple(so_far + rate * since_s for so_far, rate in zip(past, rates, strict=True))
+            for pcpu, rate in zip(guest.pcpus, rates, strict=False):
+                self._busy_s[pcpu] += rate * since_s
             self._keep(guest.instance, replace(kept, cpu_times_s=times, until_s=now_s))
 
     def _usage(self, instance: str) -> float:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.drivers import host_meter
-from fpga_pool.drivers.host_meter import INTERVAL_S, HostMeter
+from fpga_pool.drivers.host_meter import INTERVAL_S, HostMeter, busy_times_s
 from fpga_pool.model.codec import read, to_plain
+from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.messages.counters import HostCounters
 
 GUEST = "0c6b5a0e-8f1d-4a57-9a5e-5b8b6a0f7a11"
@@ -55,6 +56,23 @@ def test_this_machine_is_measured(tmp_path, time, eventually):
     assert found.guests == found.cards == ()
     measured = {name for name in ("cpu", "memory", "io") if getattr(found, f"{name}_pressure") is not None}
     assert measured == {name for name in ("cpu", "memory", "io") if (Path("/proc/pressure") / name).exists()}
+
+
+def test_a_processor_is_in_use_unless_it_is_idle_or_waits_for_a_disk(tmp_path):
+    ticks = os.sysconf("SC_CLK_TCK")
+    seconds = {"user": 5, "nice": 1, "system": 2, "idle": 90, "iowait": 7, "irq": 1, "softirq": 1, "steal": 3}
+    # What guests use is part of `user`.
+    line = " ".join(str(ticks * each) for each in [*seconds.values(), 4, 0])
+    (tmp_path / "stat").write_text(f"cpu  {line}\ncpu0 {line}\ncpu10 {line.replace(str(5 * ticks), '0', 1)}\nintr 7\n")
+    assert busy_times_s([10, 0], tmp_path) == (8.0, 13.0)
+    with pytest.raises(NotFound, match=r"no pCPU 1$"):
+        busy_times_s([1], tmp_path)
+
+
+def test_processors_of_this_machine_are_in_use_some_of_the_time(eventually):
+    pcpu = min(os.sched_getaffinity(0))
+    before = busy_times_s([pcpu])
+    eventually(lambda: busy_times_s([pcpu]) > before)
 
 
 def _make_groups(stack, name):

@@ -24,8 +24,6 @@ BOARD = "kintex7"
 CARDS = 4
 #: Of servers of tier `auto`, at a time.
 TIER_MIGRATIONS = 2
-#: All services share the pCPUs of guests: a busy guest may get little.
-TIER_MIGRATION_THRESHOLD = 0.05
 
 #: The first that can be asked for candidates by traits of their roots.
 PLACEMENT_VERSION = "1.35"
@@ -129,7 +127,6 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
             "api_public_key": keys / "api.pub",
             "nova_public_key": keys / "nova.pub",
             "tier_migrations": TIER_MIGRATIONS if site.tiers else 0,
-            "tier_migration_threshold": TIER_MIGRATION_THRESHOLD,
         },
         "api": {"key": keys / "api.pem"},
         **tokens(site),

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,27 +28,32 @@ if TYPE_CHECKING:
 
 #: Measurements closer to each other than this say nothing: the last one stands.
 SHORTEST_S = 1.0
+#: In place of a guest: the pCPUs of the host.
+_PCPUS = ""
 
 
 class UsageMeter:
-    """Remembers the last measurement of each guest; one thread measures, any may read."""
+    """Remembers the last measurement of each guest and of the pCPUs; one thread measures, any may read."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, pcpus: Collection[int] = (), now_s: Callable[[], float] = time.monotonic) -> None:
+        self._pcpus = tuple(sorted(pcpus))
         self._now_s = now_s
         self._last: dict[str, tuple[float, tuple[float, ...]]] = {}
         self._usage: dict[str, tuple[float, ...]] = {}
 
     def measure(self, driver: TierDriver, instances: Iterable[str]) -> None:
-        """Measure these guests, and forget all others."""
+        """Measure these guests and the pCPUs, and forget all other guests."""
+        reads = {instance: partial(driver.cpu_times_s, instance) for instance in instances}
+        reads[_PCPUS] = partial(driver.busy_times_s, self._pcpus)
         last: dict[str, tuple[float, tuple[float, ...]]] = {}
         usage: dict[str, tuple[float, ...]] = {}
-        for instance in instances:
+        for instance, read in reads.items():
             then = self._last.get(instance)
             if then is not None and self._now_s() - then[0] < SHORTEST_S:
                 last[instance], usage[instance] = then, self.usage(instance)
                 continue
             try:
-                now = self._now_s(), driver.cpu_times_s(instance)
+                now = self._now_s(), read()
             except FpgaPoolError:  # it is about to end; or its driver reports it elsewhere
                 continue
             last[instance] = now
@@ -62,6 +68,10 @@ class UsageMeter:
     def usage(self, instance: str) -> tuple[float, ...]:
         """Return the share of its pCPU that each vCPU used, 0 to 1; empty if that is not known."""
         return self._usage.get(instance, ())
+
+    def in_use(self) -> dict[int, float]:
+        """Return the share of each pCPU that was in use, whatever for, 0 to 1; empty if that is not known."""
+        return dict(zip(self._pcpus, self.usage(_PCPUS), strict=False))
 
 
 LOG = logging.getLogger(__name__)
@@ -88,7 +98,7 @@ class Tiers:
         *,
         usage_threshold: float,
     ) -> None:
-        """`usage_threshold` of the foreground is that from which on a pCPU gets no background, 1 = none."""
+        """`usage_threshold` of a pCPU is that from which on it gets no background; 1 = it gets one anyway."""
         self._driver = driver
         self._usage_threshold = usage_threshold
         #: pCPUs of the background that are reserved in Placement, and since when.
@@ -101,7 +111,7 @@ class Tiers:
         #: Changes of tiers so far.
         self._changes = 0
         self._guests: dict[str, TieredGuest] = {}
-        self._meter = UsageMeter()
+        self._meter = UsageMeter(pcpus)
         self._complaints: dict[str, str] = {}
         self._looking = Loop("tiers", self._look, interval_s)
 
@@ -119,6 +129,7 @@ class Tiers:
 
     def guests(self) -> list[GuestTier]:
         """Return the guests that are in a tier."""
+        in_use = self._meter.in_use()
         with self._lock:
             entries = self._book.entries()
             return [
@@ -129,6 +140,7 @@ class Tiers:
                     tier=entries[instance].place.tier,
                     pcpus=entries[instance].place.pcpus,
                     usage=self._meter.usage(instance),
+                    pcpu_usage=tuple(in_use[pcpu] for pcpu in entries[instance].place.pcpus if pcpu in in_use),
                     may_migrate=guest.may_migrate,
                 )
                 for instance, guest in self._guests.items()
@@ -315,12 +327,13 @@ class Tiers:
         return found
 
     def _crowded(self) -> int:
-        """Return the number of pCPUs without a background whose foreground leaves none anything (section 2.1)."""
+        """Return the number of pCPUs with nothing but a foreground that have nothing left for more (section 2.1)."""
         if self._usage_threshold >= 1:
             return 0
-        use, places = self._use(), [entry.place for entry in self._book.entries().values()]
-        free = self._pcpus - {pcpu for place in places if place.tier == Tier.BACKGROUND for pcpu in place.pcpus}
-        return sum(use.get((Tier.FOREGROUND, pcpu), 0.0) >= self._usage_threshold for pcpu in free)
+        in_use, places = self._meter.in_use(), [entry.place for entry in self._book.entries().values()]
+        taken = {tier: {pcpu for place in places if place.tier == tier for pcpu in place.pcpus} for tier in Tier}
+        alone = taken[Tier.FOREGROUND] - taken[Tier.BACKGROUND]
+        return sum(in_use.get(pcpu, 0.0) >= self._usage_threshold for pcpu in alone)
 
     def _complain(self, about: str, complaint: str) -> None:
         """Log new problems; the operations are retried at every check."""

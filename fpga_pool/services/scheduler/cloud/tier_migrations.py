@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fpga_pool.core.gangs.servers import USAGE_THRESHOLD, WaitingServer, migrations, remaining_s, share_lost
+from fpga_pool.core.gangs.servers import WaitingServer, migrations, remaining_s, share_lost
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.flavor import TIER_CLASSES, TIERS_TRAIT, GuestTier, Tier, tiers_provider_uuid
@@ -40,8 +40,6 @@ class MigrationLimits:
     #: Cost: a fixed time, and the memory at this rate.
     fixed_s: float
     bps: float
-    #: Use of a pCPU by both tiers from which on its background is held back.
-    threshold: float = USAGE_THRESHOLD
 
     def migration_s(self, memory_bytes: int) -> float:
         """Return the expected duration of the live migration of a server."""
@@ -127,7 +125,7 @@ class TierMigrations:
             except (MessagingError, FpgaPoolError) as error:
                 LOG.debug("host %s: its servers are left out of migrations: %s", host, error)
                 continue
-            for server in held_back(guests, free.get(host, 0), self._limits.threshold):
+            for server in held_back(guests, free.get(host, 0)):
                 if server.name not in resting and (known := self._weighed(server, host, now_s)) is not None:
                     found.append(known)
         return found
@@ -171,7 +169,7 @@ class TierMigrations:
         )
 
 
-def held_back(guests: Sequence[GuestTier], free: int, threshold: float = USAGE_THRESHOLD) -> list[WaitingServer]:
+def held_back(guests: Sequence[GuestTier], free: int) -> list[WaitingServer]:
     """Return the guests of a host that may be migrated and whose foreground holds them back.
 
     Those for whom the host itself has room are left to its agent. What only Nova knows of them is missing: 0.
@@ -185,9 +183,9 @@ def held_back(guests: Sequence[GuestTier], free: int, threshold: float = USAGE_T
     found = []
     for guest in guests:
         movable = guest.may_migrate and guest.wanted is Tier.AUTO and guest.tier is Tier.BACKGROUND
-        if not movable or len(guest.pcpus) <= free or len(guest.usage) != len(guest.pcpus):
+        if not movable or len(guest.pcpus) <= free or len(guest.pcpu_usage) != len(guest.pcpus):
             continue
-        lost = share_lost(guest.usage, [in_front.get(pcpu, 0.0) for pcpu in guest.pcpus], threshold)
+        lost = share_lost(guest.pcpu_usage, [in_front.get(pcpu, 0.0) for pcpu in guest.pcpus])
         if lost > 0:
             found.append(
                 WaitingServer(

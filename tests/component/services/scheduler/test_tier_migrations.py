@@ -15,14 +15,15 @@ NOW_S, HOUR_S = 1e6, 3600.0
 LIMITS = MigrationLimits(at_once=2, pause_s=HOUR_S, fixed_s=20.0, bps=1e9)
 
 
-def guest(instance, tier=Tier.BACKGROUND, pcpu=0, usage=(0.0,), *, wanted=Tier.AUTO, may_migrate=True):
+def guest(instance, tier=Tier.BACKGROUND, pcpu=0, usage=0.0, in_use=(1.0,), *, wanted=Tier.AUTO, may_migrate=True):
     return GuestTier(
-        instance=instance, name=instance, wanted=wanted, tier=tier, pcpus=(pcpu,), usage=usage, may_migrate=may_migrate
-    )
+        instance=instance, name=instance, wanted=wanted, tier=tier, pcpus=(pcpu,), usage=(usage,), pcpu_usage=in_use,
+        may_migrate=may_migrate,
+    )  # fmt: skip
 
 
 def busy(pcpu):
-    return guest(f"busy-{pcpu}", Tier.FOREGROUND, pcpu, (1.0,), wanted=Tier.FOREGROUND, may_migrate=False)
+    return guest(f"busy-{pcpu}", Tier.FOREGROUND, pcpu, 1.0, wanted=Tier.FOREGROUND, may_migrate=False)
 
 
 class World:
@@ -124,6 +125,7 @@ def test_only_guests_that_may_go_and_are_held_back_are_looked_at():
     assert names(guest("vm", may_migrate=False)) == []
     assert names(guest("vm", wanted=Tier.BACKGROUND)) == []
     assert names(guest("vm", Tier.FOREGROUND)) == []
-    assert names(guest("vm", usage=())) == []  # not measured yet
+    assert names(guest("vm", in_use=(0.95,))) == []  # it has what it wants
+    assert names(guest("vm", in_use=())) == []  # not measured yet
     assert names(guest("vm", pcpu=1)) == []  # nobody is in front of it
     assert names(guest("vm"), free=1) == []  # its agent brings it to the foreground

@@ -20,22 +20,17 @@ def moved(servers, free, policy=None):
 
 
 @pytest.mark.parametrize(
-    ("behind", "in_front", "lost"),
+    ("in_use", "in_front", "lost"),
     [
-        ([0.36], [0.60], 0.60),  # 96 % are used: it would use more
-        ([0.35], [0.60], 0.0),  # 95 %: it has what it wants
-        ([0.0], [1.0], 1.0),
+        ([0.96], [0.60], 0.60),  # the background would use more
+        ([0.95], [0.60], 0.0),  # it has what it wants
+        ([1.0], [0.14], 0.14),  # processes of the host use much, too
         ([1.0], [0.0], 0.0),
-        ([0.2, 0.5], [0.8, 0.5], 0.8),  # its slowest vCPU counts
+        ([1.0, 0.97], [0.5, 0.8], 0.8),  # its slowest vCPU counts
     ],
 )
-def test_from_96_percent_on_a_foreground_holds_its_background_back(behind, in_front, lost):
-    assert share_lost(behind, in_front) == lost
-
-
-def test_where_a_host_needs_some_of_its_pcpus_itself_less_use_of_them_holds_a_background_back():
-    assert share_lost([0.0], [0.14]) == 0.0
-    assert share_lost([0.0], [0.14], threshold=0.05) == 0.14
+def test_from_96_percent_on_a_foreground_holds_its_background_back(in_use, in_front, lost):
+    assert share_lost(in_use, in_front) == lost
 
 
 def test_what_remains_is_declared_or_as_much_as_has_passed():

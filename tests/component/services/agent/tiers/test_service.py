@@ -277,5 +277,5 @@ def test_usage_is_measured_per_vcpu(bench):
         tiers._look()
     # The guest asks for all of its vCPUs, and the foreground gets them.
     (guest,) = tiers.guests()
-    assert guest.usage == pytest.approx((1.0, 1.0))
+    assert guest.usage == guest.pcpu_usage == pytest.approx((1.0, 1.0))
     assert (guest.wanted, guest.tier, guest.pcpus) == (FRONT, FRONT, (0, 1))
