@@ -237,7 +237,8 @@ def test_settings_switch_on_links_tiers_gangs_and_egress(devstack):
     }
     assert options(config, "nova")["region_name"] == ["RegionOne"]
     assert options(devstack.nova_conf, "compute") == {"cpu_shared_set": ["2-3"]}
-    assert options(devstack.nova_conf, "DEFAULT")["cpu_allocation_ratio"] == ["2.0"]
+    for ratio in ("cpu_allocation_ratio", "initial_cpu_allocation_ratio"):
+        assert options(devstack.nova_conf, "DEFAULT")[ratio] == ["2.0"]
     enabled = options(devstack.nova_conf, "filter_scheduler")["enabled_filters"][-1]
     assert enabled == "FpgaPoolSlotFilter,FpgaPoolTierFilter,ComputeFilter,SameHostFilter"
     assert any("flavor create fpga-pool-gang" in call for call in calls)

@@ -17,6 +17,8 @@ PASTE_FILES = ("glance/glance-api-paste.ini", "neutron/api-paste.ini", "nova/api
 
 #: Nova's files on a libvirt compute, as all that runs there sees them: disks of guests have the same names on all.
 NOVA_STATE = Path("/var/lib/nova")
+#: Two guests share a pCPU that carries tiers; Nova records a new compute node with the second option.
+_TWO_PER_PCPU = {"cpu_allocation_ratio": 2.0, "initial_cpu_allocation_ratio": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +239,7 @@ def _libvirt_compute(site: Site, host: str, arrivals: Arrivals | None) -> Option
     default = {"host": host, "state_path": NOVA_STATE, "compute_driver": "libvirt.LibvirtDriver"}
     tiers = {"compute": {"cpu_shared_set": site.processors(host)}} if site.tiers else {}
     return {
-        # Two guests share a pCPU that carries tiers.
-        "DEFAULT": {**default, "cpu_allocation_ratio": 2.0} if site.tiers else default,
+        "DEFAULT": {**default, **_TWO_PER_PCPU} if site.tiers else default,
         **tiers,
         # Emulated, so that it runs where the machine is a guest itself.
         "libvirt": {"virt_type": "qemu", "cpu_mode": "none", **migration},
