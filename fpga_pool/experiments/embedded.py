@@ -23,6 +23,9 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 
+#: `fpga-pool-standalone`, wherever it is installed.
+_STANDALONE = "import sys; from fpga_pool.cli.roles import standalone; sys.exit(standalone())"
+
 Options = Mapping[str, Mapping[str, object]]
 
 
@@ -62,7 +65,7 @@ def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subpro
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
-    command = [sys.executable, "-P", "-m", "fpga_pool.cli.daemons.standalone", "--config-file", str(config)]
+    command = [sys.executable, "-P", "-c", _STANDALONE, "--config-file", str(config)]
     command += ["--state-dir", str(directory / "state"), "--port", str(port), "--log-file", str(log)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
     lines: Queue[str] = Queue()

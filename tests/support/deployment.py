@@ -17,8 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oslo_config import cfg
+
 from fpga_pool.cli.admin.keys import create_key_pairs
 from fpga_pool.client import Client
+from fpga_pool.conf.catalogue import configured_catalogue, private_key
+from fpga_pool.conf.opts import register_opts
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.experiments.embedded import Options, config_text
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.identity import Identity, Role
@@ -45,12 +50,15 @@ UNFORESEEN = re.compile(
 
 API = "api"
 
+#: Where the programs are installed.
+SCRIPTS = Path(sys.executable).parent
+
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """One process of the pool: its module, and options that are its own."""
+    """One process of the pool: its command, and options that are its own."""
 
-    module: str
+    command: str
     options: Options
 
 
@@ -88,12 +96,10 @@ class Deployment:
         for name in [API, *(f"{API}-{number}" for number in range(2, apis + 1))]:
             port = free_port()
             self.endpoints[name] = f"http://127.0.0.1:{port}"
-            self._programs[name] = _Program(
-                "fpga_pool.cli.daemons.api", {"api": {"port": port, "auth_strategy": "noauth"}}
-            )
+            self._programs[name] = _Program("fpga-pool-api", {"api": {"port": port, "auth_strategy": "noauth"}})
         for name, more in (own or {}).items():
             program = self._programs[name]
-            self._programs[name] = _Program(program.module, _merged(program.options, more))
+            self._programs[name] = _Program(program.command, _merged(program.options, more))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
 
@@ -124,13 +130,11 @@ class Deployment:
 
     def _scheduler(self, number: int) -> _Program:
         name = f"scheduler-{number}"
-        return _Program(
-            "fpga_pool.cli.daemons.scheduler", {"scheduler": {"name": name, "state_dir": self.directory / name}}
-        )
+        return _Program("fpga-pool-scheduler", {"scheduler": {"name": name, "state_dir": self.directory / name}})
 
     def _agent(self, host: str, more: Options | None = None) -> _Program:
         options = {"agent": {"host": host, "state_dir": self.directory / host}}
-        return _Program("fpga_pool.cli.daemons.agent", _merged(options, more or {}))
+        return _Program("fpga-pool-agent", _merged(options, more or {}))
 
     # Life and death --------------------------------------------------------------------------------------------
 
@@ -163,7 +167,12 @@ class Deployment:
         keys = self.directory / "keys"
         if not keys.exists():
             create_key_pairs(keys)
-        self.manage("bitstreams", "stock", "--key", str(keys / "bitstreams.pem"))
+        conf = cfg.ConfigOpts()
+        register_opts(conf)
+        conf([f"--config-file={self._file('pool')}"], project="fpga_pool")
+        catalogue, library = configured_catalogue(conf), BitstreamLibrary(Path(conf.agent.bitstream_library))
+        key = private_key("--key", str(keys / "bitstreams.pem"))
+        library.fill(catalogue, catalogue.board(conf.driver_simulated.board), key)
         with contextlib.closing(Store(self._common["database"]["connection"])) as store:  # type: ignore[arg-type]
             store.migrate()
             self._enroll(store, self.hosts)
@@ -209,8 +218,7 @@ class Deployment:
             "-P",
             "-X",
             "faulthandler",
-            "-m",
-            self._programs[name].module,
+            str(SCRIPTS / self._programs[name].command),
         ]
         # A test that dies takes its processes with it.
         self._processes[name] = spawn(dies_with_us([*command, *files]), self.log_file(name))

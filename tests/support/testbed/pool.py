@@ -21,6 +21,7 @@ from fpga_pool.experiments.testbed import GOODPUT, Case
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store.store import Store
+from support.deployment import SCRIPTS
 from support.servers import Database, RabbitMQ
 from support.servers.process import dies_with_us
 from support.testbed.cases import Nic, nics, requesters, responders
@@ -87,8 +88,8 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
         ends.callback(servers.database.drop_database, url)
         services: list[_Process] = []
         ends.callback(_stop, services)
-        for name, module, own, command in _services(case, network, directory, egress_driver, codes):
-            services.append(_start(directory, name, module, {**shared, **own}, command))
+        for name, program, own, command in _services(case, network, directory, egress_driver, codes):
+            services.append(_start(directory, name, program, {**shared, **own}, command))
         ready = {service.name: service.wait_ready() for service in services}
         endpoint = ready["api"].removeprefix("API on ")
         api = ends.enter_context(PoolApi(endpoint))
@@ -122,11 +123,11 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
 def _services(
     case: Case, network: Network, directory: Path, egress_driver: str, codes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
-    """Yield name, module, options and the beginning of the command line of each process."""
+    """Yield name, program, options and the beginning of the command line of each process."""
     here = dies_with_us([])
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
-    yield "scheduler", "fpga_pool.cli.daemons.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
-    yield "api", "fpga_pool.cli.daemons.api", {"api": _api(directory)}, here
+    yield "scheduler", "fpga-pool-scheduler", {"scheduler": _scheduler(directory), **baselines}, here
+    yield "api", "fpga-pool-api", {"api": _api(directory)}, here
     for nic in nics(case):
         endpoint = network.hosts[nic.host]
         options: Options = {
@@ -134,7 +135,7 @@ def _services(
             "driver_tc": {"devices": f"{Endpoint.nic}={endpoint.data_address}/32"},
             "driver_simulated": {"board": _BOARD, "cards": int(nic.host in responders(case))},
         }
-        yield nic.host, "fpga_pool.cli.daemons.agent", options, endpoint.command()
+        yield nic.host, "fpga-pool-agent", options, endpoint.command()
 
 
 def _api(directory: Path) -> Mapping[str, object]:
@@ -203,13 +204,22 @@ class _Process:
         return None
 
 
-def _start(directory: Path, name: str, module: str, options: Options, command: Sequence[str]) -> _Process:
+def _start(directory: Path, name: str, program: str, options: Options, command: Sequence[str]) -> _Process:
     config, log, said = (directory / f"{name}.{kind}" for kind in ("conf", "log", "out"))
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_dict(options)
     with config.open("w") as file:
         parser.write(file)
-    words = [*command, sys.executable, "-P", "-m", module, "--config-file", str(config), "--log-file", str(log)]
+    words = [
+        *command,
+        sys.executable,
+        "-P",
+        str(SCRIPTS / program),
+        "--config-file",
+        str(config),
+        "--log-file",
+        str(log),
+    ]
     with said.open("wb") as out:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     return _Process(name, process, log, said)
