@@ -17,7 +17,8 @@ from fpga_pool.nova_plugin.candidates import accelerator_specs
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.placement import slots_left
 from fpga_pool.nova_plugin.pool import PoolUnknown, pool
-from fpga_pool.nova_plugin.request import REQUESTS, Request
+from fpga_pool.nova_plugin.registry import REQUESTS
+from fpga_pool.nova_plugin.request import Request
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF

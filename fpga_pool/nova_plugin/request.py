@@ -5,8 +5,6 @@ host, so the order of the candidates determines the card, and without a record o
 would claim full cards again. Nova does not report what it claimed: it shows in the hosts it passes next.
 """
 
-import threading
-import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -384,43 +382,3 @@ def _compared(rows: Ints, prices: Floats, counts: Sequence[int]) -> tuple[list[b
         whole[some] = np.minimum.reduceat(rows, begins) != UNKNOWN
         equal[some] = (least == most) & (least != NOT_HAD)
     return whole.tolist(), equal.tolist()
-
-
-class Requests:
-    """The requests under way, each as long as Nova keeps its RequestSpec; threads share it."""
-
-    def __init__(self) -> None:
-        # The garbage collector may call `_forget` in a thread that has the lock.
-        self._lock = threading.RLock()
-        self._of: dict[int, tuple[weakref.ref[Any], Request]] = {}
-
-    def get(self, spec: Any) -> Request | None:
-        """Return the results of the filter for a request; None if the filter did not examine it.
-
-        Every weigher asks for every request, also those of ordinary machines, so it takes no lock.
-        """
-        found = self._of.get(id(spec))
-        return found[1] if found is not None and found[0]() is spec else None
-
-    def keep(self, spec: Any, request: Request) -> None:
-        """Remember what the next pass and the weighers need."""
-        key = id(spec)
-        with self._lock:
-            self._of[key] = weakref.ref(spec, lambda gone: self._forget(key, gone)), request
-
-    def drop(self, spec: Any) -> None:
-        """Forget an earlier request with the same RequestSpec."""
-        with self._lock:
-            self._of.pop(id(spec), None)
-
-    def _forget(self, key: int, gone: "weakref.ref[Any]") -> None:
-        """Forget a RequestSpec that is no more, unless another one has its id by now."""
-        with self._lock:
-            found = self._of.get(key)
-            if found is None or found[0] is not gone:
-                return
-            del self._of[key]
-        found[1].ended()
-
-
-REQUESTS = Requests()

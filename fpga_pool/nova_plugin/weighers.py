@@ -15,7 +15,8 @@ from oslo_log import log as logging
 from fpga_pool.model.rules.instance.fitting import NOT_HAD
 from fpga_pool.nova_plugin.candidates import FurtherAttempt
 from fpga_pool.nova_plugin.conf import register_opts
-from fpga_pool.nova_plugin.request import REQUESTS, Request
+from fpga_pool.nova_plugin.registry import REQUESTS
+from fpga_pool.nova_plugin.request import Request
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF

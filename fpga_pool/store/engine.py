@@ -18,7 +18,7 @@ import sqlalchemy
 from oslo_db import exception as db
 from oslo_db.api import wrap_db_retry
 from oslo_db.sqlalchemy import engines, exc_filters
-from sqlalchemy import URL, Connection, Dialect, Engine, column, event, func, make_url, select, table
+from sqlalchemy import URL, Connection, Dialect, Engine, event, make_url
 from sqlalchemy.exc import DataError, DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -316,87 +316,3 @@ def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
     if not _is_single_read(connection):
         connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")
-
-
-# ---- The schema's version: alembic, set up in code, so that no file has to be found
-
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-#: Revisions that this code knows, in order: a migration's file is named after its own, NNNN_WHAT.py.
-REVISIONS = sorted(file.stem.partition("_")[0] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))
-
-#: Where alembic notes the revision of the schema.
-_VERSIONS = table("alembic_version", column("version_num"))
-
-#: The name of the migration lock, and how long others wait for it.
-LOCK = "fpga_pool.migrate."
-LOCK_TIMEOUT_S = 30
-
-
-def migrate(engine: Engine) -> None:
-    """Bring the schema to the newest revision; of two processes that start at once, the second finds it done."""
-    with _alone(engine) as worker:
-        _refuse_newer(worker)
-        if _revisions(worker) == {REVISIONS[-1]}:
-            return
-        # What only checks the schema does without it: 12 MB and a tenth of a second.
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        config.attributes["connection"] = worker
-        command.upgrade(config, "head")
-
-
-@contextmanager
-def _alone(engine: Engine) -> Iterator[Connection]:
-    """Yield the connection to migrate on, while no other process migrates."""
-    # MariaDB commits with each change of a table: its lock is that of a session that does nothing else.
-    lock = _named_lock(engine) if engine.dialect.name == "mysql" else contextlib.nullcontext()
-    with lock, engine.begin() as worker:  # in SQLite it is the only writer
-        if engine.dialect.name == "postgresql":  # the wait for the lock has the limit of every lock
-            worker.execute(select(func.pg_advisory_xact_lock(func.hashtext(LOCK))))
-        yield worker
-
-
-@contextmanager
-def _named_lock(engine: Engine) -> Iterator[None]:
-    name = func.concat(LOCK, func.md5(func.database()))
-    with single_reads_of(engine).connect() as holder:
-        if holder.scalar(select(func.get_lock(name, LOCK_TIMEOUT_S))) != 1:
-            raise ServiceUnavailable("another process is migrating the database; try again later")
-        try:
-            yield
-        finally:
-            holder.execute(select(func.release_lock(name)))
-
-
-def check_schema(connection: Connection) -> None:
-    """Raise ServiceUnavailable unless the schema is exactly what this code expects."""
-    _refuse_newer(connection)
-    if _revisions(connection) != {REVISIONS[-1]}:
-        raise ServiceUnavailable(
-            "the database is older than this version of fpga_pool: upgrade it first (fpga-pool-manage db sync)"
-        )
-
-
-def schema_version(connection: Connection) -> str:
-    """Return the revision of the schema; "" before the first migration."""
-    return ", ".join(sorted(_revisions(connection)))
-
-
-def _refuse_newer(connection: Connection) -> None:
-    unknown = _revisions(connection) - set(REVISIONS)
-    if unknown:
-        raise ServiceUnavailable(
-            f"the database is newer than this version of fpga_pool (it is at revision {', '.join(sorted(unknown))});"
-            " run the version that migrated it, or a later one"
-        )
-
-
-def _revisions(connection: Connection) -> set[str]:
-    # As alembic does it; but it logs two lines each time, and a check of health asks every second.
-    if not sqlalchemy.inspect(connection).has_table(_VERSIONS.name):
-        return set()
-    return set(connection.scalars(select(_VERSIONS.c.version_num)))

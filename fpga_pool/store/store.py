@@ -22,17 +22,10 @@ from fpga_pool.store import columns, engine, statements
 from fpga_pool.store.designs import finish
 from fpga_pool.store.engine import translated
 from fpga_pool.store.memory import Memory
+from fpga_pool.store.migrations import schema
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import END_STALLED, SHARD_RENEWAL, all_of, by_key, outbox, shard_lock, sign_of_life
-from fpga_pool.store.tables import (
-    ENROLMENTS,
-    HOSTS,
-    SHARDS,
-    TIME_MODELS,
-    command_from,
-    from_columns,
-    to_columns,
-)
+from fpga_pool.store.tables import ENROLMENTS, HOSTS, SHARDS, TIME_MODELS, command_from, from_columns, to_columns
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, insertion, removal
 
 
@@ -98,17 +91,17 @@ class Store:
     def migrate(self) -> None:
         """Bring the schema to this version of the code; nothing is done where it is there already."""
         with translated():
-            engine.migrate(self.engine)
+            schema.migrate(self.engine)
 
     def check_schema(self) -> None:
         """Raise ServiceUnavailable, saying what to do, if the schema is older or newer than the code."""
         with translated(), self.engine.connect() as connection:
-            engine.check_schema(connection)
+            schema.check_schema(connection)
 
     def schema_version(self) -> str:
         """Return the revision of the schema; "" before the first migration."""
         with translated(), self.engine.connect() as connection:
-            return engine.schema_version(connection)
+            return schema.schema_version(connection)
 
     # Transactions ----------------------------------------------------------------------------------------------
 

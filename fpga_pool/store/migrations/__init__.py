@@ -1,1 +1,1 @@
-"""Migrations of the schema; run by `store.engine`."""
+"""Migrations of the schema; run by `store.migrations.schema`."""

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -16,6 +17,7 @@ import fpga_pool
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.values import field_names
 from fpga_pool.store import Store
+from fpga_pool.store.migrations import schema
 from fpga_pool.store.tables import METADATA, PLACES
 
 
@@ -71,6 +73,11 @@ def test_migrated_tables_are_those_that_the_models_would_create(store, empty):
         METADATA.drop_all(connection)
         METADATA.create_all(connection)
     assert migrated == described(empty.engine)
+
+
+def test_files_of_migrations_are_named_after_their_revisions_in_order():
+    found = [script.revision for script in ScriptDirectory(str(schema.DIRECTORY)).walk_revisions()]
+    assert found[::-1] == schema.REVISIONS
 
 
 def test_migrating_again_changes_nothing(store, make, saved):

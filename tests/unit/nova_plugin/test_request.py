@@ -13,7 +13,8 @@ from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.rules.instance.fitting import NOT_HAD
 from fpga_pool.nova_plugin.pool import DeclaredRunTimes
-from fpga_pool.nova_plugin.request import Request, Requests
+from fpga_pool.nova_plugin.registry import Requests
+from fpga_pool.nova_plugin.request import Request
 
 
 def test_a_card_that_the_instances_before_have_filled_is_not_offered_again():
