@@ -28,6 +28,9 @@ ValueT = TypeVar("ValueT")
 
 #: Jobs under way that are remembered of a shard, the ones that changed last.
 JOBS = 4096
+#: All jobs under way of a shard are read to be remembered once in this many generations at most, as that is in vain
+#: where another process changes the shard as well; and less often where they were more than are read.
+JOBS_READ_EVERY, TOO_MANY_JOBS_EVERY, JOBS_READ = 100, 10_000, JOBS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class ShardMemory:
     values: Mapping[type, Mapping[str, Any]]
     #: What waits at each slot; None = not read in this generation.
     backlogs: Sequence[Backlog] | None = None
-    #: Whether all jobs under way are among the values: since none was, all that began were noted.
+    #: Whether all jobs under way are among the values: since they were read, all that began were noted.
     has_all_jobs: bool = False
     #: The functions of designs by the states that were asked for; each change of a design counts in every shard.
     designs: Mapping[frozenset[DesignState], Sequence[str]] = field(default_factory=dict)
@@ -55,6 +58,8 @@ class Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shards: dict[str, ShardMemory] = {}
+        #: By shard, from which generation on its jobs under way may be read again.
+        self._jobs_read_from: dict[str, int] = {}
 
     def at(self, generations: Mapping[str, int] | None) -> dict[str, ShardMemory]:
         """Return what is remembered of shards in exactly these generations; None = as they were last."""
@@ -97,6 +102,21 @@ class Memory:
             known = self._shards.get(name)
             if known is not None and known.generation == generation:
                 self._shards[name] = replace(known, backlogs=found, has_all_jobs=known.has_all_jobs or not found)
+
+    def wants_jobs(self, name: str, generation: int) -> bool:
+        """Return whether all jobs under way of a shard may be read now."""
+        with self._lock:
+            return generation >= self._jobs_read_from.get(name, 0)
+
+    def learn_jobs(self, name: str, generation: int, found: Sequence[Job]) -> None:
+        """Remember all jobs under way of a shard in this generation; more than JOBS_READ are not all."""
+        are_all = len(found) <= JOBS_READ
+        with self._lock:
+            self._jobs_read_from[name] = generation + (JOBS_READ_EVERY if are_all else TOO_MANY_JOBS_EVERY)
+            known = self._shards.get(name)
+            if are_all and known is not None and known.generation == generation:
+                jobs = {**known.values[Job], **{job.uuid: job for job in found}}
+                self._shards[name] = replace(known, values={**known.values, Job: jobs}, has_all_jobs=True)
 
     def learn_designs(self, name: str, generation: int, states: frozenset[DesignState], found: Sequence[str]) -> None:
         """Remember the functions of the designs in some states, if the shard is remembered in this generation."""
@@ -229,9 +249,40 @@ class RememberingReads(Reads):
         shard = self._own_shard()
         if shard is None or not shard.has_all_jobs or not shard.values[Slot].keys() >= set(slots):
             return super().occupied(slots)
+        return {job.slot for job in self._under_way(shard)} & set(slots)
+
+    def active_jobs(
+        self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
+    ) -> Sequence[Job]:
+        """Read nothing where all jobs under way are remembered; once in a while all are read for that."""
+        shard = self._own_shard()
+        if shard is not None and not shard.has_all_jobs:
+            shard = self._with_all_jobs(shard)
+        if shard is None:
+            return super().active_jobs(slot=slot, host=host, flow=flow)
+        found = [
+            self._known.setdefault((Job, job.uuid), job)
+            for job in self._under_way(shard)
+            if slot in (None, job.slot) and host in (None, job.host) and flow in (None, job.flow)
+        ]
+        return sorted(found, key=attrgetter("slot", "order", "uuid"))
+
+    def _with_all_jobs(self, shard: ShardMemory) -> ShardMemory | None:
+        """Read all jobs under way of the shard if that may be worth it; None where they are not known afterwards."""
+        if self._memory is None or Job in self._before or Job in self._added:
+            return None
+        if not self._memory.wants_jobs(self._scope, shard.generation):
+            return None
+        found = self._all(Job, statements.SOME_ACTIVE, {"most": JOBS_READ + 1})
+        self._memory.learn_jobs(self._scope, shard.generation, found)
+        jobs = {job.uuid: job for job in found}
+        return replace(shard, values={**shard.values, Job: jobs}) if len(found) <= JOBS_READ else None
+
+    def _under_way(self, shard: ShardMemory) -> Iterator[Job]:
+        """Yield the jobs under way as they are now; all of the shard's are remembered."""
         now = {uuid: self._known[Job, uuid] for uuid in (*self._before.get(Job, ()), *self._added.get(Job, ()))}
-        on_slots = {job.slot for uuid, job in shard.jobs_under_way() if uuid not in now}
-        return on_slots.union(job.slot for job in now.values() if job.state in ACTIVE_JOBS) & set(slots)
+        yield from (job for uuid, job in shard.jobs_under_way() if uuid not in now)
+        yield from (job for job in now.values() if job.state in ACTIVE_JOBS)
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         self._recall(Job, uuids)

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    Integer,
     Select,
     Text,
     Update,
@@ -149,6 +150,8 @@ ACTIVE = {
     "": scoped(_IN_ORDER, JOBS.c.shard),
     **{on: scoped(_IN_ORDER.where(JOBS.c[on] == bindparam("place")), JOBS.c.shard) for on in ("slot", "host", "flow")},
 }
+#: Some of those in a state of ACTIVE_JOBS, `most` at most.
+SOME_ACTIVE = scoped(all_of(Job).where(_ACTIVE).limit(bindparam("most", type_=Integer)), JOBS.c.shard)
 #: The jobs in state RESULT_HELD on `host`, oldest first.
 HELD_RESULTS = (
     all_of(Job)

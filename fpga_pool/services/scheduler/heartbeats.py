@@ -131,6 +131,8 @@ class HeartbeatIntake:
         return False
 
     def _apply(self, tx: Transaction, heard: Heartbeat) -> tuple[list[Repair], Shard]:
+        if _is_confirmed(tx, heard):
+            return apply_heartbeat(tx, heard, self._clock()), tx.shard
         stored = cast("SqlTransaction", tx)
         enrolment = stored.enrolment(heard.host)
         # Keys are read now and then: one that was revoked since must not bring back a host that was lost for that.
@@ -191,3 +193,13 @@ class HeartbeatIntake:
         else:
             self._shards[host] = shard
         return shard
+
+
+def _is_confirmed(tx: Transaction, heard: Heartbeat) -> bool:
+    """Return whether a host lives and says of itself what was compared with its enrolment before."""
+    try:
+        host = tx.host(heard.host)
+    except NotFound:
+        return False
+    said = heard.agent_id, heard.boot, heard.data_address, heard.node
+    return host.alive and said == (host.agent_id, host.boot, host.data_address, host.node)

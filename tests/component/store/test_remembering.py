@@ -1,6 +1,7 @@
 """What a store remembers of a shard is what the database says, whoever has changed it."""
 
 import contextlib
+import random
 from dataclasses import replace
 
 import pytest
@@ -138,6 +139,51 @@ def test_jobs_that_began_since_none_was_under_way_are_not_looked_for(store, othe
         tx.save(replace(tx.job(second.uuid), state=JobState.COMPLETED))
     with store.transaction(SHARD) as tx:
         assert (list(tx.backlogs()), tx.occupied(names)) == ([], set())
+
+
+def test_jobs_under_way_are_read_once_and_then_followed(store, pool, statements):
+    _, slots, job = pool
+    with store.transaction(SHARD) as tx:
+        assert tx.active_jobs(host=job.host) == [job]
+    statements.clear()
+    with store.transaction(SHARD) as tx:
+        assert tx.active_jobs(slot=job.slot) == tx.active_jobs() == [job]
+        tx.save(replace(tx.job(job.uuid), slot=slots[1].name))
+        assert tx.active_jobs(slot=job.slot) == []
+        assert [moved.uuid for moved in tx.active_jobs(slot=slots[1].name)] == [job.uuid]
+        tx.save(replace(tx.job(job.uuid), state=JobState.COMPLETED))
+        assert tx.active_jobs() == []
+    with store.transaction(SHARD) as tx:
+        assert tx.active_jobs() == []
+    assert not [said for said in statements if "FROM jobs" in said]
+
+
+@pytest.mark.parametrize(("most", "seed"), [(1000, 0), (1000, 1), (3, 2)])
+def test_jobs_under_way_are_those_of_the_database_whoever_changes_them(
+    store, other, pool, make, saved, monkeypatch, most, seed
+):
+    monkeypatch.setattr("fpga_pool.store.memory.JOBS_READ", most)
+    monkeypatch.setattr("fpga_pool.store.memory.JOBS_READ_EVERY", 5)
+    rng, slots = random.Random(seed), [slot.name for slot in pool[1]]
+    batch = make.batch(name="more")
+    _, *jobs = saved(batch, *(make.job(batch, index=index, flow=str(index % 2)) for index in range(8)))
+    states = [JobState.PENDING, JobState.WAITING_INPUT, JobState.RUNNING, JobState.RESULT_HELD, JobState.COMPLETED]
+
+    def listed(tx):
+        asked = {"slot": slots[0]}, {"slot": slots[1]}, {"host": pool[0].name}, {"flow": "1"}, {}
+        return [list(tx.active_jobs(**where)) for where in asked], tx.occupied(slots)
+
+    for _ in range(40):
+        changing = other if rng.random() < 0.2 else store
+        learn(store)
+        with changing.transaction(SHARD) as tx:
+            for job in rng.sample(jobs, rng.randrange(4)):
+                placed = {"slot": rng.choice(slots), "order": rng.randrange(9), "state": rng.choice(states)}
+                tx.save(replace(tx.job(job.uuid), **placed))
+            in_between = listed(tx)
+        url = store.engine.url.render_as_string(hide_password=False)
+        with contextlib.closing(Store(url)) as fresh, store.reading(SHARD) as tx, fresh.reading(SHARD) as expected:
+            assert in_between == listed(tx) == listed(expected)
 
 
 def test_designs_are_read_again_where_one_has_changed(store, other, pool, make, statements):
