@@ -342,7 +342,9 @@ class RememberingReads(Reads):
             return None
         saved = {cls: {key: self._known[cls, key] for key in self._before.get(cls, {})} for cls in (Host, Slot, Job)}
         saved[Job] |= {key: self._known[Job, key] for key in self._added.get(Job, ())}
-        saved[Job] = {key: job if _is_remembered(job) else None for key, job in saved[Job].items()}
+        saved[Job] = {
+            key: job if job.shard == self._scope and _is_remembered(job) else None for key, job in saved[Job].items()
+        }
         return saved | {Lease: self._changed_leases}
 
 

@@ -132,6 +132,10 @@ class Reads(FamilyReads):
         """Return the hosts of all shards that are lost."""
         return set(self._execute(statements.LOST_HOSTS, Host).scalars())
 
+    def unconfirmed_hosts(self) -> set[str]:
+        """Return the enrolled hosts whose data address is the one that their next heartbeat names."""
+        return set(self._execute(statements.UNCONFIRMED_HOSTS).scalars())
+
     def excluded_hosts(self) -> list[str]:
         """Return the living hosts of the shard whose agents have no key any more."""
         return list(self._execute(statements.EXCLUDED_HOSTS, Host).scalars())

@@ -254,6 +254,8 @@ EXCLUDED_HOSTS = scoped(
     ),
     HOSTS.c.shard,
 )
+#: Those that are enrolled, and whose place none of their heartbeats has confirmed.
+UNCONFIRMED_HOSTS = select(ENROLMENTS.c.host).where(ENROLMENTS.c.key != "", ENROLMENTS.c.data_address == "")
 #: By name: all slots, and those of `host`.
 SLOT_COUNTS = select(SLOTS.c.board, SLOTS.c.kind, func.count()).group_by(SLOTS.c.board, SLOTS.c.kind)
 ALL_SLOTS = scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)

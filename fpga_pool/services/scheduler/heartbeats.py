@@ -62,6 +62,8 @@ class HeartbeatIntake:
         self._shards: dict[str, str] = {}
         #: Those of the shards, as they were a moment ago.
         self._generations: Mapping[str, int] = {}
+        #: Hosts whose enrolment has no place yet: an operator has approved their keys again.
+        self._unconfirmed: set[str] = set()
         #: When a host was compared for that last, and which one is being compared.
         self._compared_s, self._comparing = 0.0, ""
 
@@ -117,21 +119,24 @@ class HeartbeatIntake:
             LOG.debug("a refused message of %s was not counted: %s", host, error)
 
     def flush(self) -> bool:
-        """Record which hosts are alive, in one transaction; the next heartbeats of lost ones are compared in full."""
+        """Record which hosts are alive, in one transaction.
+
+        The next heartbeats of those that are lost, or whose place is to be confirmed, are compared in full.
+        """
         with self._lock:
             alive, self._alive = self._alive, {}
         if alive:
             self._store.note_alive(alive, self._clock())
             with self._store.looking() as tx:
-                generations, returning = tx.generations(), tx.lost_hosts() & alive.keys()
+                generations, lost, unconfirmed = tx.generations(), tx.lost_hosts(), tx.unconfirmed_hosts()
             with self._lock:
-                self._generations = generations
-                for host in returning & self._known.keys():
-                    self._known[host].repeats = FULL_AT_LATEST
+                self._generations, self._unconfirmed = generations, unconfirmed
+                for host in (lost | unconfirmed) & alive.keys():
+                    self._known.pop(host, None)
         return False
 
     def _apply(self, tx: Transaction, heard: Heartbeat) -> tuple[list[Repair], Shard]:
-        if _is_confirmed(tx, heard):
+        if heard.host not in self._unconfirmed and _is_confirmed(tx, heard):
             return apply_heartbeat(tx, heard, self._clock()), tx.shard
         stored = cast("SqlTransaction", tx)
         enrolment = stored.enrolment(heard.host)

@@ -186,6 +186,17 @@ def test_jobs_under_way_are_those_of_the_database_whoever_changes_them(
             assert in_between == listed(tx) == listed(expected)
 
 
+def test_a_job_of_another_shard_is_not_among_those_under_way(store, pool, make, saved):
+    store.ensure_shards(["shard-1"], 1.0)
+    batch = make.batch(name="there")
+    _, there = saved(batch, make.job(batch, state=JobState.STAGED, shard="shard-1"))
+    with store.transaction(SHARD) as tx:
+        assert tx.active_jobs() == [pool[2]]
+        tx.save(replace(tx.job(there.uuid), order=7))
+    with store.transaction(SHARD) as tx:
+        assert tx.active_jobs() == [pool[2]]
+
+
 def test_designs_are_read_again_where_one_has_changed(store, other, pool, make, statements):
     def decided(by):
         with by.reading(SHARD) as tx:

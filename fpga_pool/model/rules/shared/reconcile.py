@@ -140,12 +140,13 @@ def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -
 
 
 def _refuse_wrong_slots(heartbeat: Heartbeat) -> None:
-    for observed in heartbeat.slots:
-        if not observed.slot.startswith(f"{heartbeat.host}/"):
+    named = [("slots", observed.slot) for observed in heartbeat.slots]
+    for where, slot in [*named, *(("jobs", observed.slot) for observed in heartbeat.jobs)]:
+        if not slot.startswith(f"{heartbeat.host}/"):
             raise InvalidInput(
-                f"slots: {observed.slot} is not a slot of host {heartbeat.host}: expected a name that starts with the "
-                "host"
+                f"{where}: {slot} is not a slot of host {heartbeat.host}: expected a name that starts with the host"
             )
+    for observed in heartbeat.slots:
         slot_links(observed.links)
 
 

@@ -271,6 +271,22 @@ def test_a_host_that_was_lost_as_its_key_was_revoked_comes_back_when_it_is_enrol
     wait_until(is_back, "the host is back")
 
 
+def test_the_place_of_a_living_host_whose_key_is_approved_again_is_what_its_next_heartbeats_say(gated, enrolled):
+    agent, mine = enrolled
+    mine.heartbeat(agent.heartbeat(gated.clock()))
+    (known,) = gated.store.enrolments()
+    assert known.data_address
+    approve(gated.store, agent.name, known.key, gated.clock())
+
+    def confirmed():
+        mine.heartbeat(agent.heartbeat(gated.clock()))
+        return gated.store.enrolments()[0].data_address
+
+    assert wait_until(confirmed, "its place is confirmed") == known.data_address
+    with pytest.raises(InvalidInput, match="data_address: expected"):
+        mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.99"))
+
+
 def test_strangers_cannot_fill_the_database_with_offers(gated, caller, monkeypatch):
     monkeypatch.setattr("fpga_pool.services.scheduler.enrolment.MOST_PENDING", 2)
     for name in ("a", "b"):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
-from fpga_pool.model.messages.agents import JobStarted, ObservedFlow
+from fpga_pool.model.messages.agents import JobStarted, ObservedFlow, ObservedJob
 from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
@@ -114,7 +114,7 @@ def test_hosts_without_news_are_compared_one_after_the_other(running, agent, unt
 
 
 def test_heartbeats_without_news_need_no_statement_where_their_shard_does_not_change(running, agent, monkeypatch):
-    """They are noted together, whatever their number: one statement, a look at shards and one at lost hosts."""
+    """They are noted together, whatever their number: one statement, and looks at shards, lost hosts and places."""
     monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
     intake = running.service.heartbeat_intake
@@ -133,7 +133,7 @@ def test_heartbeats_without_news_need_no_statement_where_their_shard_does_not_ch
         assert intake.heartbeat(agent.heartbeat(running.clock())) == []
     assert statements == []
     flush()
-    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "SELECT"]
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", *["SELECT"] * 3]
 
 
 def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(running, agent, until):
@@ -142,7 +142,7 @@ def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(run
         tx.save(changed(tx.host(agent.name), alive=False))
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert not running.api.hosts()[0].alive
-    until(lambda: running.service.heartbeat_intake._known[agent.name].repeats >= FULL_EVERY)  # it is noted
+    until(lambda: agent.name not in running.service.heartbeat_intake._known)  # it is noted
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert running.api.hosts()[0].alive
 
@@ -236,8 +236,11 @@ def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent
 def test_an_agent_that_tells_of_anothers_slots_is_refused(running, agent, clock):
     mallory = running.host()
     forged = changed(mallory.heartbeat(clock()), slots=agent.heartbeat(clock()).slots)
-    with pytest.raises(InvalidInput, match=f"is not a slot of host {mallory.name}"):
+    with pytest.raises(InvalidInput, match=f"slots: .* is not a slot of host {mallory.name}"):
         running.api.heartbeat(forged)
+    held = ObservedJob(job="j", attempt=1, slot=f"{agent.name}/sim0/slot0", moved_bytes=7)
+    with pytest.raises(InvalidInput, match=f"jobs: .* is not a slot of host {mallory.name}"):
+        running.api.heartbeat(changed(mallory.heartbeat(clock()), jobs=(held,)))
 
 
 def test_another_agent_is_the_hosts_once_the_old_one_is_given_up(bench, until, clock):
