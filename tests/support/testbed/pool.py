@@ -210,16 +210,7 @@ def _start(directory: Path, name: str, program: str, options: Options, command: 
     parser.read_dict(options)
     with config.open("w") as file:
         parser.write(file)
-    words = [
-        *command,
-        sys.executable,
-        "-P",
-        str(SCRIPTS / program),
-        "--config-file",
-        str(config),
-        "--log-file",
-        str(log),
-    ]
+    words = [*command, sys.executable, "-P", str(SCRIPTS / program), f"--config-file={config}", f"--log-file={log}"]
     with said.open("wb") as out:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     return _Process(name, process, log, said)
