@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 from typing import Any
 from wsgiref.types import WSGIApplication
 
@@ -16,6 +15,7 @@ from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension, HealthcheckResult
 from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
 from oslo_middleware.request_id import HTTP_RESP_HEADER_REQUEST_ID
+from stevedore.named import NamedExtensionManager
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from fpga_pool.api import versions
@@ -119,7 +119,7 @@ def _beside(
 
 
 def _health(conf: cfg.ConfigOpts) -> Healthcheck:
-    known = {one.name for one in entry_points(group=Healthcheck.NAMESPACE)}
+    known = set(NamedExtensionManager(Healthcheck.NAMESPACE, ()).entry_points_names())
     if unknown := set(conf.healthcheck.backends) - known:  # the library would leave it out
         raise InvalidInput(
             f"[healthcheck] backends: expected some of {', '.join(sorted(known))}, found {min(unknown)!r}"

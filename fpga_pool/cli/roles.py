@@ -41,10 +41,11 @@ def _run(program: str, module: str, extra: str = "") -> int:
 
 
 def _loaded(name: str) -> Any:
-    gc.disable()  # what is imported stays, so collections in the meantime would be in vain
+    gc.disable()  # what is imported stays, so collections would be in vain: now, and later
     try:
         return importlib.import_module(name)
     finally:
+        gc.freeze()
         gc.enable()
 
 

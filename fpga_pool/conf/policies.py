@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from oslo_config import cfg, types
 from stevedore import driver, exception
+from stevedore.named import NamedExtensionManager
 
 from fpga_pool.core.policy import GROUPS, Parametrised, Preparing, Proving
 from fpga_pool.model.exceptions import InvalidInput
@@ -140,9 +140,10 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 @cache
 def _installed() -> Mapping[str, Sequence[str]]:
-    """Return the names that are installed, by group; to find them reads a file of every package there is."""
-    found = entry_points()
-    return {group: sorted(found.select(group=namespace).names) for group, namespace in GROUPS.items()}
+    """Return the names that are installed, by group."""
+    return {
+        group: sorted(NamedExtensionManager(namespace, ()).entry_points_names()) for group, namespace in GROUPS.items()
+    }
 
 
 @cache

@@ -9,12 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
 from typing import Any
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_messaging import opts
+from stevedore.named import NamedExtensionManager
 
 from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput
@@ -112,7 +112,7 @@ def publisher(conf: cfg.ConfigOpts, name: str, count: Callable[[str], object]) -
     """
     conf.register_opts(dict(opts.list_opts())[GROUP], GROUP)
     drivers = set(conf[GROUP].driver)
-    known = {one.name for one in entry_points(group="oslo.messaging.notify.drivers")}
+    known = set(NamedExtensionManager("oslo.messaging.notify.drivers", ()).entry_points_names())
     if unknown := sorted(drivers - known):
         raise InvalidInput(f"[{GROUP}] driver: expected some of {', '.join(sorted(known))}, found {unknown[0]!r}")
     if drivers <= {"noop"}:

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
+from stevedore.named import NamedExtensionManager
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.catalogue import public_key, public_keys
@@ -114,11 +114,11 @@ def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runne
 
 
 def _driver(group: str, option: str, name: str) -> Any:
-    known = sorted(entry_points(group=group).names)
-    if name not in known:
-        raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(known) or 'none'}")
+    found = {point.name: point for point in NamedExtensionManager(group, ()).list_entry_points()}
+    if name not in found:
+        raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(sorted(found)) or 'none'}")
     try:
-        return next(iter(entry_points(group=group, name=name))).load()
+        return found[name].load()
     except ImportError as error:
         raise InvalidInput(f"{option} = {name}: {error}; install the requirements of this driver") from error
 
