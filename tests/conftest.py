@@ -39,8 +39,8 @@ settings.register_profile(
 
 TESTS = Path(__file__).parent
 
-#: In which order two workers take tests: one begins with the cloud, the other with the unit tests.  Files that take
-#: minutes come before those that take seconds, so that at the end neither worker waits long for the other.
+#: In which order workers take tests: one begins with the cloud, the others with the unit tests.  Files that take
+#: minutes come before those that take seconds, so that at the end no worker waits long for another.
 ORDER = ("functional/cloud", "unit", "figures", "functional/compute", "functional", "component", "benchmarks")
 #: Directories whose tests share servers, a hypervisor or a cloud: one worker runs them all.
 SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
@@ -48,9 +48,13 @@ SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
 LONG = (
     "figures/",
     "functional/cloud/test_gangs.py",
+    "functional/cloud/test_horizon.py",
     "functional/cloud/test_many_boots.py",
+    "functional/cloud/test_pages.py",
     "functional/cloud/test_stock.py",
     "functional/cloud/test_tenants.py",
+    "functional/cloud/test_unified_limits.py",
+    "functional/compute/test_cgroups_2.py",
     "functional/compute/test_live_gangs.py",
     "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
@@ -61,6 +65,14 @@ LONG = (
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
+    "functional/test_backlog.py",
+    "functional/test_notebooks.py",
+    "functional/test_own_host.py",
+    "functional/test_pool_top.py",
+    "functional/test_profiler.py",
+    "functional/test_replanning.py",
+    "functional/test_screenshots.py",
+    "functional/test_servers.py",
     "functional/test_testbed.py",
     "functional/test_whole_demo.py",
 )

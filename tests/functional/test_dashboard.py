@@ -225,6 +225,7 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
     assert pool.client.gang(created.json()["gang"]["uuid"]).gang.state is GangState.CANCELLED
 
 
+@pytest.mark.long
 def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_path):
     """At 5 Mbit/s the input takes 224 s: it is still sent when a busy machine looks, and heartbeats tell its rate."""
     options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 5}}
@@ -250,6 +251,7 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
         assert not sender.is_alive()
 
 
+@pytest.mark.long
 def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_path):
     """Two inputs take 1 s each at 8 Mbit/s; the third is so small that it comes at once."""
     options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 8}}

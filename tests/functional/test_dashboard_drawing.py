@@ -616,6 +616,7 @@ def test_escape_closes_the_detail_wherever_the_focus_is_but_a_dialog_first(dashb
     expect(tile).to_be_focused()
 
 
+@pytest.mark.long
 def test_views_are_drawn_as_they_were(tmp_path):
     """The command that stores new drawings, and pictures to be looked at, runs in a copy of the tests."""
     tests, pictures = tmp_path / "tests", tmp_path / "drawings"

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from fpga_pool.client import Client
 from support.waiting import SOON_S, wait_until
 
@@ -51,6 +53,7 @@ def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
         assert f"\n    {act['name']}\n" in page, "the page of the demo shows other acts"
 
 
+@pytest.mark.long
 def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_it_is_interrupted(tmp_path):
     """As on a terminal, which it must be for the page to stay."""
     file = tmp_path / "mine.txt"
@@ -112,6 +115,7 @@ def pools_of(directory):
     return [line for line in found if str(directory).encode() in line]
 
 
+@pytest.mark.long
 def test_an_act_that_does_not_end_as_it_should_is_told_and_fails(tmp_path):
     """What is expected of jobs is made wrong, so that their results are."""
     done = demo("--output", tmp_path / "demo", change="acts.encrypted = lambda data, header: b''")

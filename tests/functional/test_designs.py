@@ -131,6 +131,7 @@ def command(endpoint, project, *words, code=0):
     return json.loads(done.stdout) if "json" in words else done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deployment, rabbitmq, mariadb_url, tmp_path):
     key = Ed25519PrivateKey.generate()

@@ -128,6 +128,7 @@ def test_hosts_functions_and_the_fit_of_their_time_models_are_listed(pool, files
     assert "sha256" in {row["function"] for row in rows}
 
 
+@pytest.mark.long
 def test_a_batch_without_slots_to_run_on_is_cancelled(make_pool, tmp_path):
     pool = make_pool({"standalone": {"hosts": 1, "requesters": 1}})
     client = pool.client()
@@ -164,6 +165,7 @@ def test_a_second_pool_on_the_same_state_is_refused(pool):
     assert pool.client().slots()
 
 
+@pytest.mark.long
 def test_the_demonstration_computes_over_a_users_own_files(files, tmp_path):
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--output", tmp_path / "demo"]
     command += ["--policy", "ect", "--rounds", "2"]

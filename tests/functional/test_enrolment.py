@@ -69,6 +69,7 @@ def test_an_agent_that_is_killed_when_it_has_made_its_key_is_enrolled_with_it_la
     assert enrolling.own_key() == key
 
 
+@pytest.mark.long
 def test_an_agent_that_is_killed_when_the_pool_has_accepted_its_key_does_not_need_its_code_again(enrolling, tmp_path):
     for name in (SCHEDULER, API, HOST):
         enrolling.pool.restart(name)
@@ -79,6 +80,7 @@ def test_an_agent_that_is_killed_when_the_pool_has_accepted_its_key_does_not_nee
     assert enrolling.enrolled() == key
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_killed_when_it_has_accepted_a_key_knows_it_when_it_starts_again(enrolling, tmp_path):
     for name in (SCHEDULER, API, HOST):
         enrolling.pool.restart(name)
@@ -89,6 +91,7 @@ def test_a_scheduler_that_is_killed_when_it_has_accepted_a_key_knows_it_when_it_
     assert enrolling.enrolled() == key
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_killed_again_and_again_enrolls_the_host_in_the_end(enrolling, tmp_path):
     for name in (API, HOST):
         enrolling.pool.restart(name)

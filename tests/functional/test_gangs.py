@@ -124,6 +124,7 @@ def moving(pool):
     return goes_on, moves
 
 
+@pytest.mark.long
 def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make_pool):
     pool = make_pool(options(hosts=2, processors=1))
     goes_on, moves = moving(pool)
@@ -136,6 +137,7 @@ def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make
     no_guest_is_left(pool)
 
 
+@pytest.mark.long
 def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make_pool):
     pool = make_pool(options(hosts=2, processors=1, migration_s=8.0))
     _, moves = moving(pool)
@@ -148,6 +150,7 @@ def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make
     assert worked_once(detail.gang)
 
 
+@pytest.mark.long
 def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
     """1. One gang in each tier; 2. everything is killed and starts again; 3. both end, without a second attempt."""
     pool = make_pool(options(hosts=2, processors=1))
@@ -194,6 +197,7 @@ def findings(pool):
         store.close()
 
 
+@pytest.mark.long
 def test_a_gang_whose_machine_dies_begins_again_as_a_whole(make_pool):
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()

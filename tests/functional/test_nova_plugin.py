@@ -15,6 +15,9 @@ TESTS = ROOT / "tests" / "nova"
 #: Files whose tests depend on Nova's threading backend; the choice of a host starts no threads.
 OF_EVENTLET = ("test_answers", "test_boots", "test_concurrent", "test_lives")
 
+#: Files that are also run where not everything is.
+SHORT = ("test_boots", "test_handlers", "test_learned")
+
 #: Nova's own tests that a filter or a weigher could break.
 OWN_TESTS = [
     "nova.tests.unit.scheduler.test_filters",
@@ -57,8 +60,9 @@ def run(tmp_path):
 
 
 @pytest.mark.timeout(1800)
-def test_novas_scheduler_chooses_with_the_plugin(run):
-    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=1780, OS_NOVA_DISABLE_EVENTLET_PATCHING="1")
+def test_novas_scheduler_chooses_with_the_plugin(run, pytestconfig):
+    files = [TESTS] if pytestconfig.getoption("long") else [TESTS / f"{name}.py" for name in SHORT]
+    run("-c", TESTS / "pytest.ini", *files, timeout_s=1780, OS_NOVA_DISABLE_EVENTLET_PATCHING="1")
 
 
 @pytest.mark.long

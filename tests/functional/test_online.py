@@ -147,6 +147,7 @@ def options(catalogue, **scheduler):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "for-jobs"])
 def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     make_pool, catalogue, end_and_audit_embedded, tmp_path, ahead
@@ -208,6 +209,7 @@ def test_where_all_work_is_online_slots_load_before_the_first_job_once_and_it_st
     assert job.start_s == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["benefit", "throughput"])
 def test_an_idle_slot_that_holds_another_function_is_loaded_again_after_the_hold(
     make_pool, catalogue, end_and_audit_embedded, tmp_path, policy
@@ -238,6 +240,7 @@ def wait_for_computing(client, count, timeout_s=180.0):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_and_is_done_once(
     make_pool, catalogue, end_and_audit_embedded, tmp_path
 ):
@@ -270,6 +273,7 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
     assert any(evictions.values())
 
 
+@pytest.mark.long
 def test_an_agent_that_is_killed_amid_evictions_loses_nothing_and_doubles_nothing(
     deployment, rabbitmq, mariadb_url, catalogue, end_and_audit, tmp_path
 ):

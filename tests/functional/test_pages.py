@@ -14,11 +14,16 @@ SHOWN = {
     name: [one for one in shown if (row := row_of(name, one, ROWS)) and row.test == PAGES_TEST]
     for name, shown in pages().items()
 }
+#: Pages that are also run where not everything is.
+SHORT = ("README", "admin/embedded", "user/gangs", "user/pipelines", "user/quick-start")
 #: Files that pages on work are about.
 INPUTS = {"a.bin": 3_000_000, "b.bin": 6_000_000, "c.bin": 1_000_000}
 
 
-@pytest.mark.parametrize("name", [name for name, shown in SHOWN.items() if shown])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name, shown in SHOWN.items() if shown],
+)
 def test_a_page_shows_what_its_commands_print(name, tmp_path):
     if any(one.text.startswith("curl ") for one in SHOWN[name]) and shutil.which("curl") is None:
         pytest.skip("curl is not installed")

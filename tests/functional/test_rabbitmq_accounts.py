@@ -115,6 +115,7 @@ def test_each_role_can_call_what_it_has_to(pool):
     wait_until(lambda: scheduler.woken, "schedulers wake each other")
 
 
+@pytest.mark.long
 def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, accounts, caplog):
     transports, key, _ = pool
     agents = AgentAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=1.0)

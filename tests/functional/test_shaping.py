@@ -271,6 +271,7 @@ def planned_rates(transfers: Transfers) -> list[int]:
     return sorted(round(bps / 8 * 1514 / 1448) for bps in rates)
 
 
+@pytest.mark.long
 def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, begin):
     """An input stands still: what is left of it gets other times and rates, and so do its classes in the kernel."""
     transfers = begin(scene.namespace)
@@ -288,6 +289,7 @@ def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, b
     wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
+@pytest.mark.long
 def test_guest_is_held_at_its_tap(scene, begin):
     """The same rates, for the flows of a server of Nova, which nobody configured: at its tap, as its agent finds it."""
     transfers = begin(f"{scene.namespace}-guest", f"server:{SERVER}")
@@ -299,6 +301,7 @@ def test_guest_is_held_at_its_tap(scene, begin):
     wait_until(lambda: scene.rates(scene.ifb()) == [] and scene.noted() == 0, "both flows are released")
 
 
+@pytest.mark.long
 def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene, begin):
     transfers = begin(scene.namespace)
     wait_until(lambda: scene.rates() == BOTH, "both flows are held")
@@ -310,6 +313,7 @@ def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene
     wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
+@pytest.mark.long
 def test_agent_that_starts_again_holds_what_still_flows(scene, begin):
     transfers = begin(scene.namespace)
     wait_until(lambda: scene.rates() == BOTH, "both flows are held")
@@ -322,6 +326,7 @@ def test_agent_that_starts_again_holds_what_still_flows(scene, begin):
     wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
+@pytest.mark.long
 def test_end_of_the_agent_leaves_the_kernel_as_it_was(scene, begin):
     assert scene.pool.terminate(REQUESTER) == 0
     before = scene.kernel()
@@ -338,6 +343,7 @@ def test_end_of_the_agent_leaves_the_kernel_as_it_was(scene, begin):
     wait_until(lambda: scene.noted() == 0, "both flows are released")
 
 
+@pytest.mark.long
 def test_queue_of_someone_else_is_left_alone_and_its_device_not_shaped(scene, begin):
     assert scene.pool.terminate(REQUESTER) == 0
     shell(scene.namespace, f"tc qdisc add dev {Endpoint.nic} {FOREIGN}")

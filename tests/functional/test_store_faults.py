@@ -170,6 +170,7 @@ def sessions_end(store):
     loop.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others", [[], ["c" * 36, "d" * 36]], ids=["after a statement", "after one for several rows"])
 def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(
     server, url, shard, count, completed, sessions_end, others

@@ -43,6 +43,7 @@ def digests(paths):
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
 
 
+@pytest.mark.long
 def test_a_killed_client_continues_where_it_stopped(make_pool, files, tmp_path):
     out = tmp_path / "out"
     work = ("--function", "sha256", "--requester", "requester-1")
@@ -71,6 +72,7 @@ def test_a_client_leaves_and_another_one_fetches(slow_pool, files, tmp_path):
     assert [row["result"] for row in attached] == digests(path.with_suffix(".moved") for path in files)
 
 
+@pytest.mark.long
 def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, files, tmp_path):
     work = ("--function", "sha256", "--requester", "requester-1")
     (held,) = rows(slow_pool, "batch", "create", "--hold", *work, *files)
@@ -90,6 +92,7 @@ def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, fi
     assert [row["result"] for row in attached] == digests(files)
 
 
+@pytest.mark.long
 def test_a_batch_runs_after_another_one_and_not_after_one_that_was_cancelled(slow_pool, files):
     work = ("--function", "sha256", "--requester", "requester-1")
     (first,) = rows(slow_pool, "batch", "create", "--no-wait", *work, *files)

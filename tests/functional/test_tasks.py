@@ -115,6 +115,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     assert len(end_and_audit_embedded(pool)) == 56 + sum(count for count, _ in SHAPES)
 
 
+@pytest.mark.long
 def test_a_task_is_created_listed_shown_and_cancelled_by_command(make_pool, tmp_path):
     pool = make_pool({**RING, "standalone": {"hosts": 1}})
     files = [tmp_path / f"part-{number}" for number in range(4)]

@@ -62,6 +62,7 @@ def config(tmp_path, pool, transport_url):
     return path
 
 
+@pytest.mark.long
 def test_each_process_is_listed_until_it_ends_and_one_scrape_tells_of_all(
     deployment, rabbitmq, mariadb_url, serve, tmp_path
 ):

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from keystoneauth1 import fixture as tokens
 from keystonemiddleware.fixture import AuthTokenFixture
 from oslo_config import cfg
@@ -23,6 +24,11 @@ PERSONAS = {
     "system admin": ["reader", "member", "manager", "admin"],
     "domain admin": ["reader", "member", "manager", "admin"],
 }
+#: For `parametrize`: three of them stand for all, unless everything is tested.
+SOME_UNLESS_LONG = [
+    pytest.param(name, marks=() if name in ("member", "admin", "system reader") else pytest.mark.long)
+    for name in PERSONAS
+]
 PROJECT, OTHER_PROJECT = "a" * 32, "b" * 32
 
 

@@ -91,6 +91,7 @@ def test_a_broken_catalogue_is_told_in_one_line_and_the_pool_does_not_start(tmp_
     assert fits(row, line), line
 
 
+@pytest.mark.long
 def test_a_full_disk_refuses_new_batches_whole_and_the_pool_goes_on_afterwards(make_pool, small_disk, tmp_path):
     row, disk = "full disk of the database", small_disk(tmp_path / "disk", 32)
     pool = make_pool({"driver_simulated": {"board": "demo"}, "standalone": {"hosts": 1}}, directory=disk)

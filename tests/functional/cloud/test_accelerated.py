@@ -130,6 +130,7 @@ def test_a_guest_computes_on_the_slots_of_its_flavor(admin, scheduler, guest, fl
     assert set(re.findall(r"(\d)  /dev/vport", console)) == {str(number) for number in range(count)}
 
 
+@pytest.mark.long
 def test_a_guest_computes_with_the_design_of_its_project_and_no_other_project_gets_it(
     all_in_one, admin, tenant, scheduler, manage, guests, openstack, tmp_path
 ):

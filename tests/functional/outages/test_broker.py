@@ -16,8 +16,9 @@ def scene(run_pool, broker, mariadb):
         yield scene
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("end", "away_s"), [pytest.param("stop", 20, marks=pytest.mark.long), ("kill", 10)])
+@pytest.mark.parametrize(("end", "away_s"), [("stop", 20), ("kill", 10)])
 def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, refusal, end, away_s):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=3.0)

@@ -28,7 +28,7 @@ def scene(run_pool, broker, database):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.long), "kill"])
 def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, database, refusal, end):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=2.0)
