@@ -2,7 +2,8 @@
 
 from copy import copy
 from dataclasses import dataclass, field
-from math import erf, log, sqrt
+from itertools import accumulate, pairwise
+from math import erf, log, prod, sqrt
 from typing import ClassVar, Self
 
 import numpy as np
@@ -47,8 +48,9 @@ _SHAPES = (
 )
 #: Nodes that are scored at once: few enough for the cache, and for one thread of the linear algebra.
 _BLOCK = 512
-#: Number of parameters.
-PARAMETERS = sum(int(np.prod(shape)) for shape in _SHAPES)
+#: Number of parameters, and where those of each shape begin.
+_BEGINS = (0, *accumulate(prod(shape) for shape in _SHAPES))
+PARAMETERS = _BEGINS[-1]
 #: The last of them are the output's: weights of the second hidden layer, a constant, and weights of the features.
 OUTPUT = HIDDEN[1] + 1 + len(FEATURES)
 
@@ -87,44 +89,49 @@ class Network:
     def _outputs(self, features: Floats32) -> Floats32:
         w1, b1, w2, b2, w3, b3, direct = layers(self.weights)
         span = self.high - self.low
-        x = (np.clip(features, self.low, self.high) - self.low) / np.where(span > 0, span, np.float32(1))
-        hidden = np.maximum(x @ w1 + b1, 0)
-        hidden = np.maximum(hidden @ w2 + b2, 0)
+        x = np.maximum(features, self.low)
+        np.minimum(x, self.high, out=x)
+        x -= self.low
+        x /= np.where(span > 0, span, np.float32(1))
+        hidden = x
+        for weights, biases in ((w1, b1), (w2, b2)):
+            hidden = hidden @ weights
+            hidden += biases
+            np.maximum(hidden, 0, out=hidden)
         limited: Floats32 = np.clip((hidden @ w3 + x @ direct + b3)[:, 0], -self.limit, self.limit)
         return limited
 
 
 def layers(weights: Floats32) -> list[Floats32]:
     """Return the matrices and vectors of the layers, as views of the flat weights."""
-    parts, begin = [], 0
-    for shape in _SHAPES:
-        size = int(np.prod(shape))
-        parts.append(weights[begin : begin + size].reshape(shape))
-        begin += size
-    return parts
+    parts = zip(_SHAPES, pairwise(_BEGINS), strict=True)
+    return [weights[begin:end].reshape(shape) for shape, (begin, end) in parts]
 
 
 def features(view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> Floats32:
     """Return (N, F) float32, the features of the task at each of `nodes`; `completion_s` is (N,)."""
-    task, kinds = view.task, view.kind[nodes]
+    # What is of all nodes does not have to be copied.
+    at = slice(None) if np.array_equal(nodes, np.arange(len(view.kind))) else nodes
+    task, kinds = view.task, view.kind[at]
     unit_s = max(float(task.path_s[kinds].min()), 1e-9)
-    units = np.maximum(view.units[nodes], 1)
-    table = np.empty((len(nodes), len(FEATURES)), dtype=np.float32)
+    units = np.maximum(view.units[at], 1)
+    # One feature after the other in memory, as they are computed.
+    table = np.empty((len(completion_s), len(FEATURES)), dtype=np.float32, order="F")
     table[:, 0] = task.work_s[kinds, ACCELERATOR] / unit_s
     table[:, 1] = task.work_s[kinds, CPU] / unit_s
     table[:, 2] = task.path_s[kinds] / unit_s
-    input_s = np.maximum(view.link_free_s[nodes] - now_s, 0) + task.input_mb / view.link_mb_per_s[nodes]
+    input_s = np.maximum(view.link_free_s[at] - now_s, 0) + task.input_mb / view.link_mb_per_s[at]
     table[:, 3] = input_s / unit_s
-    table[:, 4:6] = (view.backlog_s[nodes] / units)[:, ::-1] / unit_s
-    table[:, 6:8] = np.maximum(view.committed_s[nodes] - now_s, 0)[:, ::-1] / unit_s
-    table[:, 8:10] = (view.busy[nodes] / units)[:, ::-1]
-    accelerators = view.units[nodes, ACCELERATOR]
-    table[:, 10] = view.tasks[nodes] / np.where(accelerators > 0, accelerators, units[:, CPU])
+    table[:, 4:6] = (view.backlog_s[at] / units)[:, ::-1] / unit_s
+    table[:, 6:8] = np.maximum(view.committed_s[at] - now_s, 0)[:, ::-1] / unit_s
+    table[:, 8:10] = (view.busy[at] / units)[:, ::-1]
+    accelerators = view.units[at, ACCELERATOR]
+    table[:, 10] = view.tasks[at] / np.where(accelerators > 0, accelerators, units[:, CPU])
     table[:, 11] = accelerators
-    table[:, 12] = view.units[nodes, CPU]
+    table[:, 12] = view.units[at, CPU]
     table[:, 13] = completion_s / max(float(completion_s.min()), 1e-9)
-    table[:, 14] = view.backlog_gb_s[nodes] / view.memory_gb[nodes, CPU] / unit_s
-    table[:, 15] = task.memory_gb / view.memory_gb[nodes, CPU]
+    table[:, 14] = view.backlog_gb_s[at] / view.memory_gb[at, CPU] / unit_s
+    table[:, 15] = task.memory_gb / view.memory_gb[at, CPU]
     np.log1p(table[:, :8], out=table[:, :8])
     np.log1p(table[:, 10:13], out=table[:, 10:13])
     np.log(table[:, 13], out=table[:, 13])
