@@ -4,9 +4,13 @@ import hashlib
 import random
 import threading
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
-from fpga_pool.client import JobSpec
-from fpga_pool.model.objects.pool import is_cpu
+from fpga_pool.client import BatchResult, Client, JobSpec
+from fpga_pool.client.outcome import JobOutcome
+from fpga_pool.experiments.embedded import Options
+from fpga_pool.model.objects.pool import Job, Slot, is_cpu
 
 POLICY = "benefit_plus"
 BYTES = 10_000
@@ -39,7 +43,7 @@ source = "test"
 """
 
 
-def write_catalogue(directory):
+def write_catalogue(directory: Path) -> Path:
     """Return a file: one card of two slots, which load in 0.1 s; speedups 2, 3 and 30."""
     functions = "".join(
         FUNCTION.format(name=name, cpu_s_per_byte=seconds / BYTES, slot_s_per_byte=SLOT_S / BYTES)
@@ -53,46 +57,49 @@ def write_catalogue(directory):
 class Users:
     """Jobs of known results, each a batch of its own, at given moments."""
 
-    def __init__(self, client, directory, policy=POLICY):
+    def __init__(self, client: Client, directory: Path, policy: str = POLICY) -> None:
         self._client, self._directory, self._policy = client, directory, policy
         self._rng = random.Random(5)
-        self._threads = []
-        self.payloads, self.results = {}, {}
+        self._threads: list[threading.Thread] = []
+        self.payloads: dict[str, list[bytes]] = {}
+        self.results: dict[str, BatchResult] = {}
 
-    def submit(self, function, jobs=1, size=BYTES):
+    def submit(self, function: str, jobs: int = 1, size: int = BYTES) -> None:
         name = f"{len(self._threads)}"
         self.payloads[name] = [self._rng.randbytes(size) for _ in range(jobs)]
         self._threads.append(threading.Thread(target=self._run, args=(name, function), daemon=True))
         self._threads[-1].start()
 
-    def _run(self, name, function):
+    def _run(self, name: str, function: str) -> None:
         specs = [JobSpec(function, data, "node-1") for data in self.payloads[name]]
         self.results[name] = self._client.run_jobs(specs, policy=self._policy, output_dir=self._directory / name)
 
-    def wait(self, timeout_s=240.0):
+    def wait(self, timeout_s: float = 240.0) -> None:
         until_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(until_s - time.monotonic(), 0.0))
 
-    def wrong(self):
+    def wrong(self) -> list[tuple[str, JobOutcome | None]]:
         """Return what has no result, or another than it should have."""
-        found = []
+        found: list[tuple[str, JobOutcome | None]] = []
         for name, payloads in self.payloads.items():
-            jobs = self.results[name].jobs if name in self.results else [None] * len(payloads)
+            jobs: Sequence[JobOutcome | None] = [None] * len(payloads)
+            if name in self.results:
+                jobs = self.results[name].jobs
             for data, job in zip(payloads, jobs, strict=True):
                 if job is None or job.result is None or digest(job.result) != expected(job.job.function, data):
                     found.append((name, job))
         return found
 
-    def jobs(self):
+    def jobs(self) -> list[Job]:
         return [outcome.job for result in self.results.values() for outcome in result.jobs]
 
 
-def digest(path):
+def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def expected(function, data):
+def expected(function: str, data: bytes) -> str:
     result = {
         "sha256": lambda: hashlib.sha256(data).hexdigest().encode() + b"\n",
         "wordcount": lambda: b"%d\n" % len(data.split()),
@@ -101,11 +108,11 @@ def expected(function, data):
     return hashlib.sha256(result).hexdigest()
 
 
-def slots_of(client):
+def slots_of(client: Client) -> list[Slot]:
     return [slot for slot in client.slots() if not is_cpu(slot.name)]
 
 
-def options(catalogue, **scheduler):
+def options(catalogue: Path, **scheduler: object) -> Options:
     return {
         "standalone": {"hosts": 1, "catalogue": catalogue},
         "functions": {"catalogue": catalogue},
