@@ -78,18 +78,13 @@ LONG = (
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
-    "functional/compute/test_live_gangs.py",
     "functional/compute/test_sending_guest.py",
-    "functional/compute/test_tiers.py",
     "functional/compute/test_tier_shares.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
     "functional/test_hostile.py",
     "functional/test_online.py",
-    "functional/test_replanning.py",
-    "functional/test_shaping.py",
-    "functional/test_testbed.py",
     "functional/test_whole_demo.py",
 )
 #: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.

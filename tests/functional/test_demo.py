@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.client import Client
+from fpga_pool.experiments.acts import ACTS
+from fpga_pool.experiments.demo import ROUNDS
 from support.waiting import SOON_S, wait_until
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
@@ -22,6 +24,14 @@ PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
 BEGIN = "import sys; from fpga_pool.experiments import acts, demo; demo.FILES = 1"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 END = "sys.exit(demo.main(sys.argv[1:]))"
+
+#: What the lines of each act say when it has happened.
+SHOWN = {
+    "a virtual machine takes a slot": ("leased to the instance", "was evicted, and computed as attempt", "are right"),
+    "a gang comes to the foreground": ("was swapped to the foreground", "nothing was done twice"),
+    "the pool is killed": ("SIGKILL to", "started again", "ended in the same attempt", "results are right"),
+    "nothing is left": ("finds no lease", "accounted"),
+}
 
 
 def demo(*words, change="pass"):
@@ -33,14 +43,15 @@ def demo(*words, change="pass"):
 
 def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
     found = tmp_path / "demo.json"
-    done = demo("--output", tmp_path / "demo", "--json", found)
+    done = demo("--output", tmp_path / "demo", "--json", found, "--rounds", f"{ROUNDS}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     numbers = json.loads(found.read_text())
-    (row,) = numbers["policies"]
-    assert (row["policy"], row["right"], row["jobs"]) == ("ect", 3, 3)
+    assert [(row["policy"], row["right"], row["jobs"]) for row in numbers["policies"]] == [("ect", 3, 3)] * ROUNDS
     acts = numbers["acts"]
-    assert len(acts) == 4
+    said = {act["name"]: " ".join(act["lines"]) for act in acts}
+    assert (list(said), len(acts)) == (list(SHOWN), ACTS)
+    assert [(name, word) for name, words in SHOWN.items() for word in words if word not in said[name]] == []
     assert "4 of 4 acts ended as they should." in done.stdout
     assert re.search(
         r"^Watch it on http://127\.0\.0\.1:\d+/dashboard/#/schedule$", COLOURS.sub("", done.stdout), re.MULTILINE

@@ -182,8 +182,8 @@ def fair_guests():
         yield
 
 
-@pytest.fixture
-def quiet_pcpu(tier_machines):
+@pytest.fixture(scope="module")
+def quiet_pcpu(tier_hypervisor):
     """A pCPU on which nobody else gets much while a guest wants it."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with machine_shares(1):

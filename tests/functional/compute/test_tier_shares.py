@@ -16,11 +16,16 @@ import pytest
 
 from fpga_pool.drivers.tiers import cgroups
 from fpga_pool.model.flavor import Tier
+from support.waiting import wait_until
+
+from .tier_machines import LibvirtMachines
 
 pytestmark = [pytest.mark.timeout(600)]
 
 PCPU = 0
-WINDOW_S, WINDOWS = 2.0, 7
+#: Shares of the time, in percent, for which foreground guests compute.
+DUTIES = (100, 80, 60, 40)
+WINDOW_S, WINDOWS = 2.0, 5
 BOOT_S = 240.0
 #: How many swaps are timed, and how long each may take to have an effect at all.
 SWAPS, EFFECT_S = 15, 2.0
@@ -30,27 +35,58 @@ HOLD_S = 0.02
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
 
 
-@pytest.fixture
-def driver(tier_machines):
-    with contextlib.closing(tier_machines.new_driver()) as made:
+@pytest.fixture(scope="module")
+def machines(libvirt, tier_hypervisor, kernel, busy_initrd, tmp_path_factory):
+    with contextlib.closing(libvirt.open(tier_hypervisor.uri)) as connection:
+        made = LibvirtMachines(tier_hypervisor, connection, kernel, busy_initrd, tmp_path_factory.mktemp("guests"))
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def driver(machines):
+    with contextlib.closing(machines.new_driver()) as made:
         yield made
 
 
-@pytest.fixture
-def pair(tier_machines, driver, quiet_pcpu, until):
-    """Start a foreground guest that computes for a share of the time, and a background guest that always does."""
+@pytest.fixture(scope="module")
+def guests(machines, driver, quiet_pcpu):
+    """Guests of the foreground by their duty, and one of the background, which always computes; all are suspended.
 
-    def start(duty):
-        front = tier_machines.start({"fpga_pool:tier": "foreground"}, duty=duty)
-        behind = tier_machines.start({"fpga_pool:tier": "background"})
-        for guest in (front, behind):
-            until(lambda guest=guest: tier_machines.is_up(guest), "the guest is up", BOOT_S)
-        driver.place(front, Tier.FOREGROUND, [PCPU])
-        driver.place(behind, Tier.BACKGROUND, [PCPU])
-        time.sleep(3)  # they begin to compute a second after they are up
+    They boot together.
+    """
+    front = {duty: machines.start({"fpga_pool:tier": "foreground"}, duty=duty) for duty in DUTIES}
+    behind = machines.start({"fpga_pool:tier": "background"})
+    booting = [*front.values(), behind]
+
+    def all_are_up():
+        for guest in filter(machines.is_up, tuple(booting)):
+            machines.domains[guest].suspend()  # else it would compute while others boot
+            booting.remove(guest)
+        return not booting
+
+    wait_until(all_are_up, "all guests are up", BOOT_S)
+    return front, behind
+
+
+@pytest.fixture
+def pair(machines, driver, guests):
+    """Have a foreground guest that computes for a share of the time, and the background guest, on one pCPU."""
+    going = []
+
+    def resume(duty):
+        front, behind = guests[0][duty], guests[1]
+        for guest, tier in ((front, Tier.FOREGROUND), (behind, Tier.BACKGROUND)):
+            machines.domains[guest].resume()
+            going.append(guest)
+            driver.place(guest, tier, [PCPU])
+        time.sleep(2.0)  # they begin to compute a second after they are up
         return front, behind
 
-    return start
+    yield resume
+    for guest in going:
+        driver.release(guest)
+        machines.domains[guest].suspend()
 
 
 @dataclass
@@ -111,11 +147,11 @@ def tell(what, percent):
     print(f"{what}: median {statistics.median(percent):.2f} %, {low:.2f} to {high:.2f} % in {len(percent)} windows")
 
 
-def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_guest(tier_machines, driver, pair):
+def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_guest(machines, driver, pair):
     front, behind = pair(100)
     lost = []
     for _ in range(WINDOWS):
-        seen = window(tier_machines, driver, front, behind)
+        seen = window(machines, driver, front, behind)
         lost.append(100 * seen.behind_s / (seen.front_s + seen.behind_s))
     tell("foreground at 100 %: CPU time that goes to the background instead", lost)
     assert statistics.median(lost) <= 1.0
@@ -188,12 +224,12 @@ def effect_ms(samples, called_s):
     return None
 
 
-def test_a_live_swap_takes_effect_at_once(tier_machines, driver, pair):
+def test_a_live_swap_takes_effect_at_once(machines, driver, pair):
     """Both guests are busy: before the swap one has the pCPU, after it the other."""
     front, behind = pair(100)
     calls, effects = [], []
     for _ in range(SWAPS):
-        with Sampler(tier_machines, (front, behind)) as sampler:
+        with Sampler(machines, (front, behind)) as sampler:
             time.sleep(0.2)
             called_s = time.monotonic()
             driver.set_tiers({front: Tier.BACKGROUND, behind: Tier.FOREGROUND})
@@ -209,12 +245,12 @@ def test_a_live_swap_takes_effect_at_once(tier_machines, driver, pair):
         print(f"{what}: median {statistics.median(spent):.1f} ms, {min(spent):.1f} to {max(spent):.1f} ms in {SWAPS} swaps")  # fmt: skip  # noqa: E501
 
 
-@pytest.mark.parametrize("duty", [80, 60, 40])
-def test_a_background_guest_uses_what_the_foreground_leaves_idle(tier_machines, driver, pair, duty):
+@pytest.mark.parametrize("duty", DUTIES[1:])
+def test_a_background_guest_uses_what_the_foreground_leaves_idle(machines, driver, pair, duty):
     front, behind = pair(duty)
     used, shares, others = [], [], []
     for _ in range(WINDOWS):
-        seen = window(tier_machines, driver, front, behind)
+        seen = window(machines, driver, front, behind)
         possible_s = seen.wall_s - max(0.0, seen.others_s)
         shares.append(100 * seen.front_s / possible_s)
         used.append(100 * seen.behind_s / (possible_s - seen.front_guest_s))

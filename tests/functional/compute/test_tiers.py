@@ -23,13 +23,12 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 FOREGROUND = {"fpga_pool:tier": "foreground"}
 BACKGROUND = {"fpga_pool:tier": "background"}
 PCPU = 1
-START_S = 120.0
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
-def pool(rabbitmq, mariadb, tier_hypervisor, quiet_pcpu, tmp_path):
+def pool(rabbitmq, mariadb, tier_hypervisor, fair_guests, tmp_path):
     """A pool of one compute node, of which one pCPU carries tiers."""
     nova_conf = tmp_path / "nova.conf"
     nova_conf.write_text(f"[DEFAULT]\ncpu_allocation_ratio = 2.0\n[compute]\ncpu_shared_set = {PCPU}\n")
@@ -76,7 +75,7 @@ def test_guests_are_followed_swapped_and_restored_whatever_ends(pool, agent, see
     untouched = tier_machines.seen(plain)
     first, second = tier_machines.start(FOREGROUND, duty=20), tier_machines.start(BACKGROUND, duty=20)
     placed = {first: (FRONT, (PCPU,)), second: (BEHIND, (PCPU,))}
-    until(lambda: seen() == placed, "both are in their tiers", START_S)
+    until(lambda: seen() == placed, "both are in their tiers")
     until(lambda: all(guest.usage for guest in agent.guests()), "usage is measured")
     third = tier_machines.start(FOREGROUND, duty=20)
     until(lambda: seen().get(third) == (None, ()), "the third guest runs")
@@ -112,7 +111,7 @@ def test_an_agent_that_is_killed_in_the_middle_of_swaps_leaves_guests_that_run_i
     pool, agent, seen, tier_machines, until
 ):
     first, second = tier_machines.start(FOREGROUND, duty=20), tier_machines.start(BACKGROUND, duty=20)
-    until(lambda: seen() == {first: (FRONT, (PCPU,)), second: (BEHIND, (PCPU,))}, "both are in their tiers", START_S)
+    until(lambda: seen() == {first: (FRONT, (PCPU,)), second: (BEHIND, (PCPU,))}, "both are in their tiers")
     draw = random.Random(7)
     for _ in range(3):
         killed = threading.Event()
