@@ -42,8 +42,8 @@ TESTS = Path(__file__).parent
 #: In which order workers take tests: one begins with the cloud, the others with the unit tests.  Files that take
 #: minutes come before those that take seconds, so that at the end no worker waits long for another.
 ORDER = ("functional/cloud", "unit", "figures", "functional/compute", "functional", "component", "benchmarks")
-#: Directories whose tests share servers, a hypervisor or a cloud: one worker runs them all.
-SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
+#: Directories whose tests share servers, a hypervisor, a cloud or network namespaces: one worker runs them all.
+SHARED = ("bad_input", "cloud", "compute", "egress", "nova", "outages", "placement")
 #: Files and directories that take long; elsewhere single tests are marked.
 LONG = (
     "figures/",
@@ -59,6 +59,7 @@ LONG = (
     "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
     "functional/compute/test_tiers.py",
+    "functional/egress/test_testbed.py",
     "functional/outages/test_clock.py",
     "functional/outages/test_disk.py",
     "functional/outages/test_network.py",
@@ -73,7 +74,6 @@ LONG = (
     "functional/test_replanning.py",
     "functional/test_screenshots.py",
     "functional/test_servers.py",
-    "functional/test_testbed.py",
     "functional/test_whole_demo.py",
 )
 #: Files of tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
