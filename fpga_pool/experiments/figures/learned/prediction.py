@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
 
 from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, MetricModel
@@ -62,6 +61,8 @@ class Boosting:
     def predict(self, type_: int) -> Floats:
         """Return the metrics of a type, (N,)."""
         if self._predicted is None:
+            from sklearn.ensemble import GradientBoostingRegressor  # takes long, and no other model needs it
+
             cells = np.array(self._cells)
             rows, columns, values = cells[:, 0].astype(int), cells[:, 1].astype(int), cells[:, 2]
             size = max(rows.max() + 1, self._types)
