@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, normal_with_gaps
-
-
-@pytest.fixture(scope="module")
-def prediction():
-    """The figure's module, which loads torch and scikit-learn."""
-    from fpga_pool.experiments.figures.learned import prediction
-
-    return prediction
+from fpga_pool.experiments.figures.learned.prediction import METRICS, TYPES, error, types_of
 
 
 def test_mean_of_a_cell_and_of_its_metric_where_the_cell_was_not_measured():
@@ -59,25 +52,26 @@ def test_factors_restore_a_table_of_rank_one_from_some_of_its_cells():
 
 
 @pytest.mark.long
-def test_network_fits_what_it_was_shown_and_a_seed_gives_the_same_again(prediction):
-    types, metrics = prediction.TYPES, prediction.METRICS
-    true, _ = prediction.types_of(0)
+def test_network_fits_what_it_was_shown_and_a_seed_gives_the_same_again():
+    from fpga_pool.core.cluster.dqn import Ncf  # torch takes long
+
+    true, _ = types_of(0)
     found = []
     for _ in range(2):
-        network = prediction.Ncf(types, metrics, rng=np.random.default_rng(3), pretrain_after=0)
-        for type_, metric in np.ndindex(types, metrics):
+        network = Ncf(TYPES, METRICS, rng=np.random.default_rng(3), pretrain_after=0)
+        for type_, metric in np.ndindex(TYPES, METRICS):
             network.observe(type_, metric, float(true[type_, metric]))
         network.fit(300)
-        found.append(np.array([network.predict(type_) for type_ in range(types)]))
+        found.append(np.array([network.predict(type_) for type_ in range(TYPES)]))
     assert (found[0] == found[1]).all()
     assert np.sqrt(np.mean((found[0] - true) ** 2)) < 0.5 * true.std()
 
 
 @pytest.mark.parametrize("subtasks", [1, 2])
-def test_gaussian_is_fifteen_percent_better_than_means_of_cells_below_three_subtasks_of_a_type(prediction, subtasks):
+def test_gaussian_is_fifteen_percent_better_than_means_of_cells_below_three_subtasks_of_a_type(subtasks):
     seeds = range(10)
-    means = np.mean([prediction.error("mean of the cell", subtasks, seed) for seed in seeds])
-    assert np.mean([prediction.error("Gaussian", subtasks, seed) for seed in seeds]) < 0.85 * means
+    means = np.mean([error("mean of the cell", subtasks, seed) for seed in seeds])
+    assert np.mean([error("Gaussian", subtasks, seed) for seed in seeds]) < 0.85 * means
 
 
 @pytest.mark.parametrize("model", [CellMeans(1, 1), Gaussian(1, 1), Factors(1, 1)])
