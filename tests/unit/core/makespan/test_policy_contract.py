@@ -17,8 +17,8 @@ from support.pages import blocks, path_of
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-#: Of policies that search: enough for problems as small as these.
-EFFORT = 20
+#: Of policies that search: a fifth of what `makespan` does unless it is told otherwise.
+EFFORT = 60
 
 
 #: `exact` refuses some of these problems, and has tests of its own; `mine` is the example of the page on extending.
