@@ -29,11 +29,12 @@ def execute(
     by_port = np.argsort(problem.port, kind="stable")
     place = np.argsort(by_port)[accelerator[order]]
     by_slot = order[np.argsort(place, kind="stable")]
-    used, jobs = np.unique(place, return_counts=True)
+    jobs = np.bincount(place)
+    used = np.flatnonzero(jobs)
     slots = by_port[used]
     seconds = problem.seconds[by_slot, accelerator[by_slot]]
     loops.execute(
-        np.cumsum(jobs), problem.port[slots], (problem.free_s if free_s is None else free_s)[slots],
+        np.cumsum(jobs[used]), problem.port[slots], (problem.free_s if free_s is None else free_s)[slots],
         problem.loaded[slots], problem.load_s[slots], problem.function[by_slot], np.array(arrived_s)[by_slot], seconds,
         start_s_by_slot := np.empty(len(by_slot)),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Makespan
+from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -14,6 +14,8 @@ from support.simulated import drain_slot_at, fail_slot_at, fresh_hosts, lose_hos
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
+#: Enough for batches as small as these.
+QUICK = Makespan(MakespanParams(effort=20))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def test_a_slot_that_fails_leaves_its_jobs_to_the_others(make_pool):
     pool.submit_at(0.0, request)
     fail_slot_at(pool, 3.5, "node-2/sim0/slot1")
     # Ten jobs on each of four slots; the failed one has done three: seven are left to three slots.
-    assert run(pool, Makespan(), request) == pytest.approx(13.0, rel=0.05)
+    assert run(pool, QUICK, request) == pytest.approx(13.0, rel=0.05)
 
 
 def test_a_host_that_leaves_is_missed_after_a_while_and_its_jobs_run_elsewhere(make_pool):
@@ -61,7 +63,7 @@ def test_a_host_that_leaves_is_missed_after_a_while_and_its_jobs_run_elsewhere(m
     pool.submit_at(0.0, request)
     lose_host_at(pool, 3.5, "node-2")
     # Its slots have done six jobs; of the other 34, two slots do 17 each.
-    assert run(pool, Makespan(), request) == pytest.approx(17.0, rel=0.05)
+    assert run(pool, QUICK, request) == pytest.approx(17.0, rel=0.05)
     assert {job.host for job in pool.outcome("b").jobs if job.finished_at > 4.0} == {"node-1"}
 
 
@@ -70,7 +72,7 @@ def test_a_drained_slot_ends_what_it_computes(make_pool):
     pool.submit_at(0.0, request)
     drain_slot_at(pool, 3.5, "node-1/sim0/slot0")
     # It ends its fourth job; of the 24 that are left then three slots do eight each.
-    assert run(pool, Makespan(), request) == pytest.approx(12.0, rel=0.05)
+    assert run(pool, QUICK, request) == pytest.approx(12.0, rel=0.05)
     assert {job.attempt for job in pool.outcome("b").jobs if job.finished_at < 4.0} == {1}
 
 
@@ -98,7 +100,7 @@ def test_a_second_batch_and_a_fault_end_near_the_least_that_is_possible(make_poo
     pool.submit_at(0.0, first)
     pool.submit_at(2.5, second)
     fail_slot_at(pool, 4.5, "node-1/sim0/slot1")
-    end_s = run(pool, Makespan(), first, second)
+    end_s = run(pool, QUICK, first, second)
     # 48 s of work; four slots for 4.5 s, and half a second of that is lost: then three.
     assert end_s == pytest.approx(4.5 + (48 - 17.5) / 3, rel=0.08)
     # Who came first ends first.
@@ -111,7 +113,7 @@ def test_the_same_events_go_the_same_way_every_time(make_pool):
         pool, request = make_pool(), batch(np.random.default_rng(5).uniform(0.2, 2.0, 40))
         pool.submit_at(0.0, request)
         fail_slot_at(pool, 2.0, "node-2/sim0/slot0")
-        pool.run(Makespan())
+        pool.run(QUICK)
         return pool.outcome("b")
 
     assert once() == once()
@@ -123,7 +125,7 @@ def test_transfers_of_a_second_batch_use_what_the_first_leaves(make_pool):
     first, second = batch([2.0] * 20, "a", "node-3"), batch([2.0] * 20, "b", "node-2")
     pool.submit_at(0.0, first)
     pool.submit_at(1.0, second)
-    assert run(pool, Makespan(), first, second) < 22.0
+    assert run(pool, QUICK, first, second) < 22.0
     staged = {job.uuid: job.staged_at for uuid in "ab" for job in pool.outcome(uuid).jobs}
     # The second one's inputs need not wait for the first one's: these take 5 s for what is not local.
     assert min(at for uuid, at in staged.items() if uuid.startswith("b")) < 2.0
@@ -138,7 +140,7 @@ def test_transfers_under_way_get_other_rates_when_one_of_them_is_late(make_pool)
         sends_late=lambda job: 0.8 if job == "b.2" else 0.0,
     )
     pool.submit_at(0.0, request)
-    run(pool, Makespan(), request)
+    run(pool, QUICK, request)
     late, next_one = (job for job in pool.outcome("b").jobs if job.host == "node-2")
     assert (late.uuid, late.attempt, next_one.attempt) == ("b.2", 1, 1)
     # After 1 s it is noticed that 1.6 MB of 8 are there: the other 14.4 MB take until 2.8 s, and the next one waits.

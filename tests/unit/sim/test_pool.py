@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
+from fpga_pool.core.makespan import Ect, Ljf, Makespan, MakespanParams, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import AssignJob
@@ -16,6 +16,8 @@ from fpga_pool.sim.pool import Delays, SimulatedPool
 from support.simulated import fresh_hosts
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
+#: Enough for batches as small as these.
+QUICK = Makespan(MakespanParams(effort=20))
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
 
 
@@ -67,7 +69,7 @@ def test_a_batch_runs_to_its_end_as_the_plan_said(make_pool, policy):
     assert outcome.makespan_s == pytest.approx(outcome.batch.planned_makespan_s, rel=0.06)
 
 
-@pytest.mark.parametrize("policy", [Makespan(), Ect(), Sjf(), Ljf()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [QUICK, Ect(), Sjf(), Ljf()], ids=lambda policy: policy.name)
 @pytest.mark.parametrize("lead_s", [0.0, 0.8])
 def test_without_delays_a_batch_runs_exactly_as_planned(make_pool, policy, lead_s):
     pool = make_pool(hosts=3, cards=2, settings=PoolSettings(dispatch_lead_s=lead_s), delays=NO_DELAY)

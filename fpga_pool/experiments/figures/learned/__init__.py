@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, Stated
 from fpga_pool.experiments.figures.learned import runs
 from fpga_pool.experiments.figures.learned.ours import COMPARED
@@ -103,6 +102,8 @@ def _measure_loss(case: Case, _: None, seed: int, settings: Settings) -> Iterato
     scale[-1] = 16.0
     # Adam fits it to the first of the measurements.
     for name, pretrain_after in ((WITH, max(64, len(measured) // 20)), (WITHOUT, 0)):
+        from fpga_pool.core.cluster.dqn import Ncf  # torch takes long
+
         network = Ncf(len(world.subtasks), metrics, rng=np.random.default_rng(seed), pretrain_after=pretrain_after)
         for type_, metric, value in measured:
             network.observe(type_, metric, min(value / float(scale[metric]), 1.0))

@@ -9,9 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
 
-from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, MetricModel
 from fpga_pool.core.types import Floats
 
@@ -62,6 +60,8 @@ class Boosting:
     def predict(self, type_: int) -> Floats:
         """Return the metrics of a type, (N,)."""
         if self._predicted is None:
+            from sklearn.ensemble import GradientBoostingRegressor  # takes long, and no other model needs it
+
             cells = np.array(self._cells)
             rows, columns, values = cells[:, 0].astype(int), cells[:, 1].astype(int), cells[:, 2]
             size = max(rows.max() + 1, self._types)
@@ -83,15 +83,32 @@ class Boosting:
         return row
 
 
-def _network(types: int, metrics: int, history: Floats) -> Ncf:
-    return Ncf(types, metrics, history, rng=np.random.default_rng(0), pretrain_after=0)
+class Network:
+    """The paper's network, fitted to all measurements before it first predicts."""
+
+    def __init__(self, types: int, metrics: int, history: Floats) -> None:
+        from fpga_pool.core.cluster.dqn import Ncf  # torch takes long as well
+
+        self._network = Ncf(types, metrics, history, rng=np.random.default_rng(0), pretrain_after=0)
+        self._is_fitted = False
+
+    def observe(self, type_: int, metric: int, value: float) -> None:
+        """Remember a measurement."""
+        self._network.observe(type_, metric, value)
+
+    def predict(self, type_: int) -> Floats:
+        """Return the metrics of a type, (N,)."""
+        if not self._is_fitted:
+            self._network.fit(600)
+            self._is_fitted = True
+        return self._network.predict(type_)
 
 
 MODELS: Mapping[str, Callable[[int, int, Floats], MetricModel]] = {
     "mean of the cell": CellMeans,
     "Gaussian": Gaussian,
     "matrix factorisation": Factors,
-    "NCF": _network,
+    "NCF": Network,
     "boosting": Boosting,
 }
 
@@ -102,8 +119,6 @@ def error(name: str, subtasks: int, seed: int) -> float:
     model = MODELS[name](TYPES, METRICS, history)
     for type_, metric, value in measurements(true, subtasks, seed):
         model.observe(type_, metric, value)
-    if isinstance(model, Ncf):
-        model.fit(600)
     predicted = np.array([model.predict(type_) for type_ in range(TYPES)])
     return float(np.sqrt(np.mean((predicted - true) ** 2)))
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.cluster.dqn import Ncf
 from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, normal_with_gaps
 from fpga_pool.experiments.figures.learned.prediction import METRICS, TYPES, error, types_of
 
@@ -54,6 +53,8 @@ def test_factors_restore_a_table_of_rank_one_from_some_of_its_cells():
 
 @pytest.mark.long
 def test_network_fits_what_it_was_shown_and_a_seed_gives_the_same_again():
+    from fpga_pool.core.cluster.dqn import Ncf  # torch takes long
+
     true, _ = types_of(0)
     found = []
     for _ in range(2):

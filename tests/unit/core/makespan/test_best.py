@@ -44,15 +44,14 @@ def test_checker_accepts_plans(verdict, problems, data):
 
 
 @STATELESS_FIXTURES
-@pytest.mark.parametrize("params", [{"effort": 0}, {"effort": 20}, {"effort": 0, "gap": 0.5}])
 @given(data=st.data())
-def test_never_longer_than_any_other_policy(problems, params, data):
-    # Wherever the search of our own ends.
+def test_never_longer_than_any_other_policy(problems, data):
     problem = data.draw(problems(max_jobs=14, max_accelerators=6))
-    ours = plan(problem, MakespanParams(**params)).completion_s
-    for rule in PORTFOLIO:
-        theirs = rule.decide(problem, None, 0.0, np.random.default_rng(0)).completion_s
-        assert ours <= theirs * (1 + 1e-9), rule.name
+    theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).completion_s for rule in PORTFOLIO}
+    # Wherever the search of our own ends.
+    for params in ({"effort": 0}, {"effort": 20}, {"effort": 0, "gap": 0.5}):
+        ours = plan(problem, MakespanParams(**params)).completion_s
+        assert ours <= min(theirs.values()) * (1 + 1e-9), (params, theirs)
 
 
 def test_other_policies_are_looked_at_where_a_larger_batch_stays_far_from_its_bound():

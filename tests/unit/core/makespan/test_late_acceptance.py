@@ -45,6 +45,7 @@ def test_the_search_shortens_what_one_pass_finds(pairs):
     assert np.mean(ratios) < 0.95
 
 
+@pytest.mark.long  # with little effort, test_plans_are_valid
 def test_bounds_hold(pairs):
     assert all(ours.lower_bound_s <= ours.makespan_s for _, ours in pairs)
 
@@ -52,7 +53,9 @@ def test_bounds_hold(pairs):
 def test_plans_are_valid(verdict):
     for seed in range(4):
         problem = on_cards(seed)
-        said = verdict(problem, plan(problem, MakespanParams(effort=20)))
+        found = plan(problem, MakespanParams(effort=20))
+        assert found.lower_bound_s <= found.makespan_s
+        said = verdict(problem, found)
         # The checker does not know that slots load before time 0.
         assert [fault for fault in said["faults"] if "loaded" not in fault] == []
 

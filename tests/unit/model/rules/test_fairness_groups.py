@@ -10,7 +10,7 @@ from fpga_pool.conf.policies import is_proving, load_policy, policy_names
 from fpga_pool.core.benefit.paper import Benefit
 from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.core.lattice.paper import Fifo
-from fpga_pool.core.makespan import Makespan
+from fpga_pool.core.makespan import Makespan, MakespanParams
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
@@ -21,6 +21,8 @@ from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.sim.pool import SimulatedPool
 from support.simulated import fresh_hosts
 
+#: It searches for as long as such small batches are worth.
+QUICK = Makespan(MakespanParams(effort=20))
 #: Of two groups, in any order.
 GROUPS = (1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0)
 
@@ -71,7 +73,7 @@ def test_groups_are_ordered_within_their_batch_and_batches_by_their_rank(pool, p
     first = pool.submit(request((7, 3), function="flow"))
     pool.now_s += 0.01
     second = pool.submit(request((1, 0), function="flow"))
-    ((_, of_groups),) = planned(Makespan()).items()  # there is one slot for flow
+    ((_, of_groups),) = planned(QUICK).items()  # there is one slot for flow
     jobs = sorted((job for jobs in of_groups.values() for job in jobs), key=lambda job: job.order)
     assert [(job.batch_uuid, job.group) for job in jobs] == [
         (first.uuid, 3), (first.uuid, 7), (second.uuid, 0), (second.uuid, 1),
@@ -81,12 +83,12 @@ def test_groups_are_ordered_within_their_batch_and_batches_by_their_rank(pool, p
 @pytest.mark.parametrize("input_bytes", [1000, 1_000_000])
 def test_a_batch_that_comes_while_others_run_is_served_by_its_groups(pool, planned, input_bytes):
     pool.submit(request((0,) * 6))
-    planned(Makespan())
+    planned(QUICK)
     batches = []
     for function in ("aes", "sha256", "aes"):
         pool.now_s += 0.3
         batches.append(pool.submit(request(GROUPS, function=function, input_bytes=input_bytes)).uuid)
-        planned(Makespan())
+        planned(QUICK)
     with pool.tx() as tx:
         queues = [tx.active_jobs(slot=slot.name) for slot in tx.slots()]
     assert sum(map(len, queues)) == 6 + 3 * len(GROUPS)
@@ -109,7 +111,7 @@ def test_groups_count_as_well_where_a_plan_is_made_again(pool):
 
 def test_a_simulated_pool_serves_groups_as_the_plan_says(catalogue):
     pool = SimulatedPool(catalogue, fresh_hosts(catalogue, "fast", hosts=1, cards=1, egress_bps=8e6, ingress_bps=8e6))
-    outcome = pool.run_batch(request((1, 0, 1, 0), function="flow", requester="node-1"), Makespan())
+    outcome = pool.run_batch(request((1, 0, 1, 0), function="flow", requester="node-1"), QUICK)
     assert outcome.batch.state is BatchState.COMPLETED
     lower, higher = ([job for job in outcome.jobs if job.group == group] for group in (0, 1))
     assert max(job.finished_at for job in lower) <= min(job.started_at for job in higher)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.cluster import workload
 from fpga_pool.sim.cluster.laws import Bottleneck, Pressure, Saturation
 from fpga_pool.sim.cluster.workload import draw
 
@@ -85,17 +86,18 @@ def test_refuses_a_line_of_a_trace_by_its_number(world, tmp_path, line):
         (
             "cores = 2",
             "cores = 2\nfails_after_s = 1e-9\nrepair_s = 1e-9",
-            "nodes.n: fails_after_s: more than 1,000,000",
+            "nodes.n: fails_after_s: more than 1,000 failures",
         ),
         (
             "tasks = 3000",
             "tasks = 9\nburst_factor = 2\nburst_s = 1e-300\ncalm_s = 1e-300",
-            "arrivals[0]: more than 1,000",
+            "arrivals[0]: more than 1,000 bursts",
         ),
         ("tasks = 3000\nper_minute = 600", 'trace = "empty.csv"', "expected a task at least"),
     ],
 )
-def test_refuses_to_draw_nothing_and_without_end(world, tmp_path, old, new, message):
+def test_refuses_to_draw_nothing_and_without_end(world, tmp_path, monkeypatch, old, new, message):
+    monkeypatch.setattr(workload, "MOST_THINGS", 1000)
     (tmp_path / "empty.csv").write_text("arrival_s,pipeline,input_mb\n")
     there = world(GOOD.replace(old, new, 1))
     with pytest.raises(InvalidInput) as caught:
