@@ -142,7 +142,8 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 def _installed() -> Mapping[str, Sequence[str]]:
     """Return the names that are installed, by group."""
     return {
-        group: sorted(NamedExtensionManager(namespace, ()).entry_points_names()) for group, namespace in GROUPS.items()
+        group: sorted(set(NamedExtensionManager(namespace, ()).entry_points_names()))
+        for group, namespace in GROUPS.items()
     }
 
 

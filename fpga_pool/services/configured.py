@@ -114,7 +114,9 @@ def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runne
 
 
 def _driver(group: str, option: str, name: str) -> Any:
-    found = {point.name: point for point in NamedExtensionManager(group, ()).list_entry_points()}
+    found: dict[str, Any] = {}
+    for point in NamedExtensionManager(group, ()).list_entry_points():
+        found.setdefault(point.name, point)
     if name not in found:
         raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(sorted(found)) or 'none'}")
     try:

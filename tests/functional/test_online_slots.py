@@ -9,7 +9,7 @@ from support.online import BYTES, CPU_S, POLICY, SLOT_S, SLOTS, Users, options, 
 from support.waiting import wait_until
 
 #: How long a slot keeps its function, where a policy holds it.
-HOLD_S = 3.0
+HOLD_S = 10.0
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ def test_an_idle_slot_that_holds_another_function_is_loaded_again_after_the_hold
     users.wait()
     assert users.wrong() == []
     (job,) = (job for job in end_and_audit_embedded(pool) if job.function == "sha256")
-    assert job.dispatched_at - held[job.slot].loaded_at >= HOLD_S - 1e-3  # shown in microseconds
+    held_until = held[job.slot].loaded_at + HOLD_S
+    assert job.created_at < held_until
+    assert job.dispatched_at >= held_until - 1e-3  # shown in microseconds
 
 
 def jobs_of(client, states=()):
@@ -127,4 +129,3 @@ def test_an_agent_that_is_killed_amid_evictions_loses_nothing_and_doubles_nothin
         {event: events.count(event) for event in sorted(set(events))},
         [(job.function, job.slot, job.attempt) for job in jobs],
     )
-    assert any(job.attempt > 1 for job in jobs)

@@ -26,7 +26,8 @@ HANGS = {
     # A slot that has hung once is not offered again; one that a busy machine keeps waiting has not hung.
     "agent": {"hang_grace_s": 5.0, "fault_pause_s": 60.0},
 }
-FIRST, SECOND, BYTES = 70, 30, 3_000_000
+#: Work for about 20 s; the slot counts as hung after half of it.
+FIRST, SECOND, BYTES = 140, 60, 3_000_000
 
 
 class Users:
@@ -95,7 +96,7 @@ def test_what_waits_for_a_slot_that_fails_is_moved_and_all_results_are_right(
     second_s = time.monotonic() - began_s
     users.submit("b")
     failed = wait_for_fault(client)
-    failed_s = time.monotonic() - began_s
+    failed_s, failed_at = time.monotonic() - began_s, time.time()
     first, second = users.wait()
     for name, result in (("a", first), ("b", second)):
         assert result.batch.state is BatchState.COMPLETED
@@ -108,3 +109,4 @@ def test_what_waits_for_a_slot_that_fails_is_moved_and_all_results_are_right(
     # Printed only: how near the two are belongs to the machine.
     print(f"{failed} failed after {failed_s:.2f} s; {moved} jobs moved; {took_s:.2f} s, simulated {predicted_s:.2f} s")
     assert moved > 0
+    assert sum(job.finished_at > failed_at for job in jobs) > 1, "the slot has failed at the end"

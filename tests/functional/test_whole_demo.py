@@ -1,6 +1,6 @@
 """The batches of the demonstration: what its policies plan, its simulator predicts, and this machine measures.
 
-One round: each has the same batch in a pool of its own.  The acts that follow are in `test_demo`.
+Each round has the same batches in pools of their own.  The acts that follow are in `test_demo`.
 """
 
 import json
@@ -16,7 +16,7 @@ from fpga_pool.experiments.demo import POLICIES
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory):
     directory = tmp_path_factory.mktemp("demo")
-    words = ["--batch-only", "--rounds", "1", "--json", "demo.json"]
+    words = ["--batch-only", "--json", "demo.json"]
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", *words]
     environment = os.environ | {"COLUMNS": "80"}
     done = subprocess.run(

@@ -2,11 +2,12 @@
 
 import argparse
 import hashlib
+import multiprocessing
 import os
 import shlex
+import signal
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from fpga_pool.conf.catalogue import KEYS, configured_catalogue, private_key
 from fpga_pool.conf.policies import compile_loops, policy_names
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.codec import read
-from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
 from fpga_pool.model.objects.bitstreams import DesignManifest
 from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.permissions import permissions
@@ -165,11 +166,12 @@ class ShowPermissions(ManageCommand):
         self.print_line(shlex.join(["rabbitmqctl", "set_topic_permissions", *place, *keys]))
 
 
-#: The families that services plan; what takes longest to compile comes first.
-FAMILIES = ("task", "batch", "gang", "online")
+#: The families that services plan.
+FAMILIES = ("batch", "online", "gang", "task")
 
 
 def _compile(family: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word: the command has one
     for name in policy_names(family):
         compile_loops(family, name)
 
@@ -184,6 +186,12 @@ class Prepare(ManageCommand):
         if find_spec("numba") is None:
             raise InvalidInput("numba is not installed (extra fast): there is nothing to compile")
         began_s = time.monotonic()
-        with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as processes:
-            list(processes.map(_compile, FAMILIES))
+        context = multiprocessing.get_context("fork")
+        processes = {family: context.Process(target=_compile, args=[family], daemon=True) for family in FAMILIES}
+        for process in processes.values():
+            process.start()
+        for process in processes.values():
+            process.join()
+        if failed := [family for family, process in processes.items() if process.exitcode != 0]:
+            raise ServiceUnavailable(f"loops were not compiled ({', '.join(failed)}): is there enough memory?")
         self.print_line(f"compiled loops are ready after {time.monotonic() - began_s:.1f} s")

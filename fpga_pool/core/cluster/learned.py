@@ -110,7 +110,7 @@ def layers(weights: Floats32) -> list[Floats32]:
 
 def features(view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> Floats32:
     """Return (N, F) float32, the features of the task at each of `nodes`; `completion_s` is (N,)."""
-    # What is of all nodes does not have to be copied.
+    # Where `nodes` are all of them, a slice gives views instead of copies.
     at = slice(None) if np.array_equal(nodes, np.arange(len(view.kind))) else nodes
     task, kinds = view.task, view.kind[at]
     unit_s = max(float(task.path_s[kinds].min()), 1e-9)

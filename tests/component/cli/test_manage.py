@@ -2,6 +2,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -370,6 +371,13 @@ def test_prepare_compiles_the_loops_of_policies(manage, monkeypatch, tmp_path):
     assert said.startswith("compiled loops are ready after ")
     compiled = {tuple(path.name.split()[1:]) for path in tmp_path.glob("compiled *")}
     assert compiled >= {("batch", "makespan"), ("gang", "easy"), ("task", "lattice_plus"), ("online", "benefit")}
+
+
+def test_prepare_says_what_it_could_not_compile(manage, monkeypatch):
+    monkeypatch.setattr(keys, "compile_loops", lambda family, name: os._exit(9 * (family == "gang")))
+    status, _, complaint = manage("prepare")
+    assert status == 1
+    assert complaint.splitlines()[-1].endswith("loops were not compiled (gang): is there enough memory?")
 
 
 def test_prepare_says_that_numba_is_missing(manage, monkeypatch):

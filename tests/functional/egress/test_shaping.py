@@ -33,9 +33,9 @@ RESPONDERS = ("node-1", "node-2")
 #: The cables take ten times what the hosts say that they do: what is slower is so by tc.
 CABLE_BPS = 1e9
 EGRESS_MBPS, INGRESS_MBPS = 100, 60
-#: Two inputs of this size, one for each responder: the first is sent with 60 Mbit/s and is there after 4 s; the second
-#: has the other 40 Mbit/s, and then 60: after 4 s 20 MB are there, and the rest takes 1.33 s.
-INPUT_BYTES = 30_000_000
+#: Two inputs of this size, one for each responder: the first is sent with 60 Mbit/s and is there after 8 s; the second
+#: has the other 40 Mbit/s, and then 60: after 8 s 40 MB are there, and the rest takes 2.67 s.
+INPUT_BYTES = 60_000_000
 #: Bytes per second on the wire of this many Mbit/s of payload, at MTU 1500 with IPv4.
 WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
 #: The guest and its tap, a veth here, named after its port.

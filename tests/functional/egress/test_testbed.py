@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def testbed(tmp_path) -> Iterator:
 
 
 def networks() -> set[str]:
-    return {name for name in netns.listnetns() if name.startswith("fpt")}
+    return {name for name in netns.listnetns() if re.match(r"fpt\d", name)}
 
 
 def places() -> set[Path]:
