@@ -82,7 +82,7 @@ def test_refuses_a_warm_up_after_which_no_task_arrives(tmp_path, capsys):
 def test_what_there_is_nothing_to_measure_of_is_null(tmp_path, capsys):
     path = tmp_path / "absent.toml"
     text = (WORLDS / "paper.toml").read_text()
-    path.write_text(text.replace("cores = 8", "cores = 8\npresent = false").replace("tasks = 1500", "tasks = 10"))
+    path.write_text(text.replace("cores = 8", "cores = 8\npresent = false").replace("tasks = 1500", "tasks = 200"))
     assert main(["cluster", str(path), "--policy", "ect", "--json"]) == 0
     result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert (result["completed"], result["mean_response_s"]) == (0, None)
