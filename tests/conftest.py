@@ -236,7 +236,8 @@ def certificate(tmp_path_factory):
 @pytest.fixture(scope="session")
 def servers_directory():
     """A directory that the servers' own users can reach, which pytest's are not."""
-    with tempfile.TemporaryDirectory(prefix="fpga-pool-servers-") as directory:
+    # What cannot be removed is left, such as the place of a small disk that something still has mounted.
+    with tempfile.TemporaryDirectory(prefix="fpga-pool-servers-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o711)
         yield Path(directory)
 
