@@ -1,6 +1,5 @@
 """The demonstration as a show: its acts on an embedded pool."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ import pytest
 from fpga_pool.client import Client
 from fpga_pool.experiments.acts import ACTS
 from fpga_pool.experiments.demo import ROUNDS
+from support.servers.process import processes_naming
 from support.waiting import SOON_S, wait_until
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
@@ -114,16 +114,7 @@ def test_ctrl_c_ends_it_in_one_line_and_its_pool_with_it(tmp_path):
     assert demo.returncode == 130
     assert said.splitlines()[-1] == "tools/demo: interrupted"
     assert "Traceback" not in said
-    wait_until(lambda: not pools_of(tmp_path), "its pool has ended")
-
-
-def pools_of(directory):
-    """Return the processes whose command names something below a directory."""
-    found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            found.append(line.read_bytes())
-    return [line for line in found if str(directory).encode() in line]
+    wait_until(lambda: not processes_naming(str(tmp_path)), "its pool has ended")
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from fpga_pool.drivers.slots.functions import function_model
 from fpga_pool.model.objects.pool import BatchState, LeaseState
 from fpga_pool.store.store import Store
 from support.scraping import Scrape
+from support.servers.process import processes_naming
 from support.servers.server import free_port
 from support.waiting import wait_until
 
@@ -33,19 +34,6 @@ def expected(job: JobSpec, directory: Path) -> str:
     """Digest of what the function gives when it is run here."""
     function_model(job.function)(job.source, directory / "expected")
     return digest((directory / "expected").read_bytes())
-
-
-def processes_of(directory: Path) -> list[str]:
-    """Command lines of all processes that were started with a file of this directory."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it has ended meanwhile
-            continue
-        if str(directory) in words:
-            found.append(words)
-    return found
 
 
 def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
@@ -75,7 +63,7 @@ def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
     assert [one.total("fpga_pool_scrape_errors_total") for one in scraped.values()] == [0.0] * 4
 
     assert [pool.terminate(name) for name in ("node-1", "node-2", "api", "scheduler-1")] == [0, 0, 0, 0]
-    assert processes_of(pool.directory) == []
+    assert processes_naming(str(pool.directory)) == {}
     store = Store(mariadb_url)
     with store.reading() as tx:
         assert [lease for lease in tx.leases() if lease.state is LeaseState.HELD] == []

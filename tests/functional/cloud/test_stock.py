@@ -3,9 +3,10 @@
 import json
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+
+from support.servers.process import processes_naming
 
 pytestmark = [pytest.mark.timeout(1800)]
 
@@ -22,7 +23,7 @@ def test_a_second_start_leaves_the_cloud_as_it_is(all_in_one):
 def test_everything_listens_on_loopback_addresses_only(all_in_one):
     """Told by the ports of the APIs, and of other processes by the directory in their command lines."""
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True, timeout=60).stdout
-    own = _processes_naming(str(all_in_one.directory))
+    own = processes_naming(str(all_in_one.directory))
     apis = {str(port) for port in json.loads((all_in_one.directory / "site.json").read_text())["ports"].values()}
     seen = set()
     for line in listening.splitlines():
@@ -31,17 +32,6 @@ def test_everything_listens_on_loopback_addresses_only(all_in_one):
             assert address.startswith(("127.", "[::1]", "[::ffff:127.")), line
             seen.add(port)
     assert apis < seen
-
-
-def _processes_naming(text: str) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if text in (process / "cmdline").read_text():
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("host", ["fake-1", "libvirt-1"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
+from support.servers.process import processes_naming
 from support.testbed.cases import Nic
 from support.testbed.experiment import remove_left_over, what_is_missing
 from support.testbed.network import switched_network
@@ -62,19 +63,6 @@ def places() -> set[Path]:
     return set(MEMORY.glob("fpga-pool-testbed-*"))
 
 
-def processes_with(text: str) -> list[str]:
-    """Command lines that hold this text."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it has ended meanwhile
-            continue
-        if text in words:
-            found.append(words)
-    return found
-
-
 def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path):
     before = networks(), places()
     process = testbed("--case", "wordcount", "--policies", "makespan,ljf")
@@ -109,12 +97,12 @@ def test_what_a_killed_experiment_leaves_is_gone_with_the_next(testbed):
     assert process.poll() is None, process.communicate()
     (place,) = places() - before[1]
     agents = f"{place}/pool-tc/requester-4.conf"
-    wait_until(lambda: process.poll() is not None or processes_with(agents), "its agents run")
+    wait_until(lambda: process.poll() is not None or processes_naming(agents), "its agents run")
     assert process.poll() is None, process.communicate()
     left = networks() - before[0]
     os.kill(process.pid, signal.SIGKILL)
     process.wait(TIMEOUT_S)
-    wait_until(lambda: not processes_with(str(place)), "its processes end with it")
+    wait_until(lambda: not processes_naming(str(place)), "its processes end with it")
     assert left <= networks()
     with switched_network([Nic(host="h", egress_bps=1e9, ingress_bps=1e9)]):
         pass

@@ -176,6 +176,15 @@ def children(pid: int) -> list[int]:
     return []
 
 
+def processes_naming(text: str) -> dict[int, str]:
+    """Return the processes whose command line holds a text, with that line."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found[int(entry.parent.name)] = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return {pid: line for pid, line in found.items() if text in line}
+
+
 def resident_bytes(pid: int) -> int:
     """Return how much memory a process has now."""
     status = Path(f"/proc/{pid}/status").read_text()
