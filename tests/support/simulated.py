@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from fpga_pool.core.makespan import Makespan, MakespanParams
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.agents import ObservedSlot
 from fpga_pool.model.messages.work import TaskRequest
@@ -11,6 +12,9 @@ from fpga_pool.model.rules.shared.reconcile import tick
 from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import SimulatedPool
+
+#: The default policy, for batches of simulated pools that are so small that it need not search long.
+QUICK = Makespan(MakespanParams(effort=20))
 
 
 def fresh_hosts(

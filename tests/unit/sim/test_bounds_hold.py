@@ -3,17 +3,15 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Ljf, Makespan, MakespanParams, Sjf
+from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.pool import Delays, SimulatedPool
 from support.seeds import seeds
-from support.simulated import fresh_hosts
+from support.simulated import QUICK, fresh_hosts
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
-#: Enough for batches as small as these.
-QUICK = Makespan(MakespanParams(effort=20))
 BATCHES = 5
 
 

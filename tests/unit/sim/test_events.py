@@ -5,17 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
+from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
 from fpga_pool.model.objects.pool import BatchState, JobState
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.pool import Delays, SimulatedPool
-from support.simulated import drain_slot_at, fail_slot_at, fresh_hosts, lose_host_at
+from support.simulated import QUICK, drain_slot_at, fail_slot_at, fresh_hosts, lose_host_at
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
-#: Enough for batches as small as these.
-QUICK = Makespan(MakespanParams(effort=20))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fpga_pool.core.benefit.paper import Benefit, HoldParams
 from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.core.lattice.paper import Fifo
-from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
+from fpga_pool.core.makespan import Ect
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages.requests import BatchChange
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
@@ -18,7 +18,7 @@ from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, cha
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.sim.pool import SimulatedPool
-from support.simulated import fresh_hosts
+from support.simulated import QUICK, fresh_hosts
 
 BATCHES, LAST_S = 6, 60.0
 
@@ -91,7 +91,7 @@ def create(pool, asked, uuid, tx):
     create_batch(tx, request, pool.catalogue, pool.settings, pool.engine.now_s)
 
 
-@given(asked=batches(), wishes=WISHES, policy=st.sampled_from([Ect(), Makespan(MakespanParams(effort=20))]))
+@given(asked=batches(), wishes=WISHES, policy=st.sampled_from([Ect(), QUICK]))
 def test_every_batch_ends_and_none_begins_before_what_it_waits_for(catalogue, asked, wishes, policy):
     pool = SimulatedPool(catalogue, fresh_hosts(catalogue, "fast", hosts=2, cards=1, egress_bps=8e7, ingress_bps=8e7))
     for number, options in enumerate(asked):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import Ect, Ljf, Makespan, MakespanParams, Sjf
+from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import AssignJob
@@ -13,11 +13,9 @@ from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import Delays, SimulatedPool
-from support.simulated import fresh_hosts
+from support.simulated import QUICK, fresh_hosts
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
-#: Enough for batches as small as these.
-QUICK = Makespan(MakespanParams(effort=20))
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
 
 

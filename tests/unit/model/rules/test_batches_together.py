@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.makespan import Makespan, MakespanParams
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.rules.batch import planning
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.batch.planning import TOGETHER
+from support.simulated import QUICK
 
 LARGE_BYTES = 100_000
 
@@ -71,7 +71,7 @@ def test_one_cycle_places_them_all_in_the_order_of_their_age(pool, cycle_of, nam
 
 
 def test_they_are_as_soon_complete_as_one_after_the_other(pool, cycle_of):
-    policy = Makespan(MakespanParams(effort=20))
+    policy = QUICK
     wanted = [("aes", "sha256"), ("flow",), ("aes", "aes", "sha256"), ("sha256",)]
     together = [pool.create(*functions) for functions in wanted]
     assert len(cycle_of(policy).run().outcome.placed) == 7

@@ -10,7 +10,6 @@ from fpga_pool.conf.policies import is_proving, load_policy, policy_names
 from fpga_pool.core.benefit.paper import Benefit
 from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.core.lattice.paper import Fifo
-from fpga_pool.core.makespan import Makespan, MakespanParams
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.work import BatchRequest, JobRequest
@@ -19,10 +18,8 @@ from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.sim.pool import SimulatedPool
-from support.simulated import fresh_hosts
+from support.simulated import QUICK, fresh_hosts
 
-#: It searches for as long as such small batches are worth.
-QUICK = Makespan(MakespanParams(effort=20))
 #: Of two groups, in any order.
 GROUPS = (1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0)
 
