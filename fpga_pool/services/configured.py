@@ -114,13 +114,13 @@ def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runne
 
 
 def _driver(group: str, option: str, name: str) -> Any:
-    found: dict[str, Any] = {}
-    for point in NamedExtensionManager(group, ()).list_entry_points():
-        found.setdefault(point.name, point)
-    if name not in found:
-        raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(sorted(found)) or 'none'}")
+    points = NamedExtensionManager(group, ()).list_entry_points()
+    point = next((one for one in points if one.name == name), None)
+    if point is None:
+        known = sorted({one.name for one in points})
+        raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(known) or 'none'}")
     try:
-        return found[name].load()
+        return point.load()
     except ImportError as error:
         raise InvalidInput(f"{option} = {name}: {error}; install the requirements of this driver") from error
 
