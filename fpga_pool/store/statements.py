@@ -312,19 +312,23 @@ AND clock_timestamp() - state_change > make_interval(secs => :longest_s)
 
 @cache
 def outbox(*, fairly: bool) -> Select[Any]:
-    """Return the query for the commands of `of_shard` that wait for other hosts than those `but_for`.
+    """Return the query for the commands of `of_shard`: none `acknowledged`, and none for the hosts `but_for`.
 
     The `most` oldest; or fairly, which takes a database three times as long: of each host the `per_host` oldest, and of
     all hosts `most` of these, the oldest of each host before the second of any.  They come in the order of their
     commits, with their actions as they are stored.
     """
     shown = [type_coerce(column, Text) if column is COMMANDS.c.action else column for column in columns(Command)]
-    others = COMMANDS.c.host.not_in(bindparam("but_for", expanding=True))
+    wanted = (
+        COMMANDS.c.shard == bindparam("of_shard"),
+        COMMANDS.c.host.not_in(bindparam("but_for", expanding=True)),
+        COMMANDS.c.id.not_in(bindparam("acknowledged", expanding=True)),
+    )
     if not fairly:
-        oldest = select(*shown).where(COMMANDS.c.shard == bindparam("of_shard"), others)
+        oldest = select(*shown).where(*wanted)
         return oldest.order_by(COMMANDS.c.position).limit(bindparam("most"))
     rank = func.row_number().over(partition_by=COMMANDS.c.host, order_by=COMMANDS.c.position).label("rank_of_host")
-    ranked = select(COMMANDS.c.position, rank).where(COMMANDS.c.shard == bindparam("of_shard"), others).subquery()
+    ranked = select(COMMANDS.c.position, rank).where(*wanted).subquery()
     first = select(ranked.c.position).where(ranked.c.rank_of_host <= bindparam("per_host"))
     chosen = first.order_by(ranked.c.rank_of_host, ranked.c.position).limit(bindparam("most")).subquery()
     return select(*shown).join(chosen, chosen.c.position == COMMANDS.c.position).order_by(COMMANDS.c.position)

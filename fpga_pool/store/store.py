@@ -327,14 +327,21 @@ class Store:
     # Outbox ----------------------------------------------------------------------------------------------------
 
     def undelivered(
-        self, shard: str, limit: int, *, per_host: int | None = None, but_for: Collection[str] = ()
+        self,
+        shard: str,
+        limit: int,
+        *,
+        per_host: int | None = None,
+        but_for: Collection[str] = (),
+        acknowledged: Collection[str] = (),
     ) -> list[Command]:
-        """Return the oldest commands of the outbox, in the order of their commits; none for the hosts `but_for`.
+        """Return the oldest commands of the outbox, in the order of their commits.
 
-        With `per_host` at most this many of each host. Where there are more than `limit`, each host's oldest count
-        most. A command that this version cannot read is replaced by one without effect, and what it was is logged.
+        None for the hosts `but_for`, and none whose ids are in `acknowledged`; with `per_host` at most this many of
+        each host. Where there are more than `limit`, each host's oldest count most. A command that this version cannot
+        read is replaced by one without effect, and what it was is logged.
         """
-        wanted = {"of_shard": shard, "but_for": list(but_for)}
+        wanted = {"of_shard": shard, "but_for": list(but_for), "acknowledged": list(acknowledged)}
         per_host = min(per_host or limit, limit)
         with translated(), self._single_reads.connect() as connection:
             rows = connection.execute(outbox(fairly=False), wanted | {"most": per_host + 1}).all()

@@ -76,11 +76,12 @@ class Outbox:
             # What is read of a host that is being served may be delivered by then: it is left to the next time.
             self._left_out |= self._busy
             left_out = self._busy | {host for host, until in self._not_before.items() if now_s < until}
+            acknowledged = list(self._acknowledged)
         by_host: dict[str, list[Command]] = {}
-        per_host = BATCH + len(self._acknowledged)
-        for command in self._store.undelivered(self._shard.name, limit=MOST, per_host=per_host, but_for=left_out):
-            if command.id not in self._acknowledged:
-                by_host.setdefault(command.host, []).append(command)
+        for command in self._store.undelivered(
+            self._shard.name, limit=MOST, per_host=BATCH, but_for=left_out, acknowledged=acknowledged
+        ):
+            by_host.setdefault(command.host, []).append(command)
         with self._lock:
             for host in self._behind_since.keys() - by_host.keys() - left_out:
                 del self._behind_since[host]

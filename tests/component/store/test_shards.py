@@ -180,6 +180,17 @@ def test_commands_for_hosts_that_are_served_are_left_out(store, shard, begin, ma
     assert store.undelivered(shard.name, limit=10, but_for={"host-0"}) == [commands[1]]
 
 
+@pytest.mark.parametrize("per_host", [2, 3])
+def test_acknowledged_commands_are_not_read_again_and_do_not_count(store, shard, begin, make, per_host):
+    commands = [make.command(sequence) for sequence in range(5)]
+    with begin() as tx:
+        for command in commands:
+            tx.send(command)
+    acknowledged = {commands[0].id, commands[2].id}
+    waiting = [commands[1], commands[3], commands[4]]
+    assert store.undelivered(shard.name, limit=10, per_host=per_host, acknowledged=acknowledged) == waiting[:per_host]
+
+
 def test_the_outbox_is_read_fairly(store, shard, begin, make):
     many = [make.command(sequence, host="many") for sequence in range(5)]
     few = [make.command(sequence, host="few") for sequence in range(2)]
