@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -60,14 +60,16 @@ def stop_pool(process: subprocess.Popen[str]) -> None:
             process.wait()
 
 
-def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subprocess.Popen[str], str]:
+def start_pool(
+    directory: Path, options: Options, port: int = 0, popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
+) -> tuple[subprocess.Popen[str], str]:
     """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable names its log."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
     command = [sys.executable, "-P", "-c", _STANDALONE, "--config-file", str(config)]
     command += ["--state-dir", str(directory / "state"), "--port", str(port), "--log-file", str(log)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+    process = popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines: Queue[str] = Queue()
     threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
     said = []

@@ -21,6 +21,7 @@ from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.audit import audit
 from fpga_pool.store import Store
 from support.deployment import Deployment
+from support.forked import Forked
 from support.servers.server import free_port
 
 #: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.  A job that a busy machine
@@ -49,7 +50,7 @@ class Pool:
     directory: Path
     options: dict
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen | None = None
+    process: Forked | None = None
     endpoint: str = ""
     clients: list[Client] = field(default_factory=list)
 
@@ -58,7 +59,7 @@ class Pool:
         return self.directory / "state"
 
     def start(self) -> "Pool":
-        self.process, self.endpoint = start_pool(self.directory, self.options, self.port)
+        self.process, self.endpoint = start_pool(self.directory, self.options, self.port, popen=Forked.popen)
         return self
 
     def kill(self) -> None:
@@ -121,6 +122,7 @@ def deployment(tmp_path) -> Iterator:
             parts["options"] = merged(
                 {group: FAST[group] for group in ("scheduler", "agent")}, parts.get("options", {})
             )
+            parts = {"forked": True, **parts}
             pools.append(Deployment(tmp_path / f"pool-{len(pools)}", transport_url, database_url, **parts))
             return stack.enter_context(pools[-1])
 

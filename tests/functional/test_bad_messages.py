@@ -130,7 +130,7 @@ class Scene:
 def scene(tmp_path_factory, rabbitmq, mariadb):
     directory = tmp_path_factory.mktemp("bad-messages")
     own = {IMPOSTOR: {"agent": {"host": HOST}}}
-    pool = Deployment(directory, rabbitmq.url, mariadb.new_database(), agents=2, options=OPTIONS, own=own)
+    pool = Deployment(directory, rabbitmq.url, mariadb.new_database(), agents=2, options=OPTIONS, own=own, forked=True)
     with contextlib.closing(pool):
         pool.prepare()
         for name in pool.names:

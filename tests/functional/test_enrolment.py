@@ -49,7 +49,7 @@ class Enrolling:
 @pytest.fixture
 def enrolling(rabbitmq, mariadb_url, tmp_path):
     options = {"scheduler": {"interval_s": 0.2, "shard_timeout_s": 1.0}, "agent": {"heartbeat_s": 0.5}}
-    pool = Deployment(tmp_path / "pool", rabbitmq.url, mariadb_url, agents=1, options=options)
+    pool = Deployment(tmp_path / "pool", rabbitmq.url, mariadb_url, agents=1, options=options, forked=True)
     pool.prepare()
     with contextlib.closing(Enrolling(pool, mariadb_url)) as enrolling:
         yield enrolling

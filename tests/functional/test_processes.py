@@ -44,7 +44,7 @@ def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
     own = {name: {"metrics": {"enabled": True, f"{kinds[name]}_port": port}} for name, port in ports.items()}
     # Where much else runs a silence of seconds is no loss: what is sent is counted.
     options = {"scheduler": {"host_timeout_s": 60.0}}
-    pool = deployment(rabbitmq.url, mariadb_url, agents=2, own=own, options=options)
+    pool = deployment(rabbitmq.url, mariadb_url, agents=2, own=own, options=options, forked=False)
     outcome = pool.client().run_jobs(work, output_dir=tmp_path / "out")
     assert outcome.batch.state is BatchState.COMPLETED
     assert [digest(job.result.read_bytes()) for job in outcome.jobs] == [expected(job, tmp_path) for job in work]

@@ -29,6 +29,7 @@ from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store import Store
+from support.forked import Forked
 from support.peers import identity
 from support.servers.process import dies_with_us, spawn
 from support.servers.server import free_port
@@ -66,7 +67,7 @@ class Deployment:
     """Processes `api`, `api-2` ..., `scheduler-1` ..., `node-1` ... (agents), agents without cards `requester-1` ...
 
     `options` are for all of them; `own`, by name, for one; `launchers` are words before the command of one (such as
-    those that enter a network namespace).
+    those that enter a network namespace).  Those without such words are `forked` on demand, which is quicker.
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Deployment:
         options: Options | None = None,
         own: Mapping[str, Options] | None = None,
         launchers: Mapping[str, Sequence[str]] | None = None,
+        forked: bool = False,
     ) -> None:
         self.directory = directory
+        self._forked = forked
         self._launchers = dict(launchers or {})
         self._common = _merged(self._defaults(transport_url, database_url), options or {})
         self._programs = {f"scheduler-{number}": self._scheduler(number) for number in range(1, schedulers + 1)}
@@ -100,7 +103,7 @@ class Deployment:
         for name, more in (own or {}).items():
             program = self._programs[name]
             self._programs[name] = _Program(program.command, _merged(program.options, more))
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes] | Forked] = {}
         self._clients: list[Client] = []
 
     # What is in its files --------------------------------------------------------------------------------------
@@ -212,13 +215,17 @@ class Deployment:
         """Start a process on its files, after ending it at once where it still runs."""
         self.kill(name)
         files = [f"--config-file={self._file(part)}" for part in ("pool", name)]
+        program = self._programs[name].command
+        if self._forked and name not in self._launchers:
+            self._processes[name] = Forked(program.removeprefix("fpga-pool-"), files, self.log_file(name))
+            return
         command = [
             *self._launchers.get(name, ()),
             sys.executable,
             "-P",
             "-X",
             "faulthandler",
-            str(SCRIPTS / self._programs[name].command),
+            str(SCRIPTS / program),
         ]
         # A test that dies takes its processes with it.
         self._processes[name] = spawn(dies_with_us([*command, *files]), self.log_file(name))

@@ -14,6 +14,7 @@ import pytest
 from fpga_pool.cli.daemons import standalone
 from fpga_pool.cli.daemons.process import FAILED, WRONG_USAGE
 from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
+from support.forked import Forked
 from support.waiting import wait_until
 
 WAIT_S = 180.0
@@ -258,15 +259,18 @@ def test_what_only_a_part_of_the_embedded_pool_reads_is_refused_in_one_line(conf
     with config.open("a") as file:
         file.write(text)
     options = [f"--config-file={config}", f"--state-dir={tmp_path}/state", "--port=0"]
-    ended = start("standalone", *options)
-    assert ended.returncode == WRONG_USAGE, ended.stderr
-    (line,) = ended.stderr.splitlines()
+    status, output = start("standalone", *options)
+    assert status == WRONG_USAGE, output
+    (line,) = output.splitlines()
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
 
 
-def start(process, *options):
-    command = [sys.executable, "-P", "-W", "ignore", "-m", f"fpga_pool.cli.daemons.{process}", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+def start(daemon, *options):
+    """Start a daemon that is to end by itself; return its exit status and what it prints."""
+    process = Forked(daemon, options)
+    with process.stdout as output:
+        text = output.read()
+    return process.wait(WAIT_S), text
 
 
 @pytest.mark.parametrize(
@@ -326,9 +330,9 @@ def test_what_only_a_library_reads_is_refused_in_one_line(config, tmp_path, text
     given = "".join(f"{name} = {value}\n" for name, value in given.items() if name not in text)
     with config.open("a") as file:
         file.write(f"transport_url = fake:///\n[api]\nkey = {tmp_path}/api.pem\n[keystone_authtoken]\n{given}{text}")
-    ended = start("api", f"--config-file={config}")
-    assert ended.returncode == WRONG_USAGE, ended.stderr
-    (line,) = ended.stderr.splitlines()
+    status, output = start("api", f"--config-file={config}")
+    assert status == WRONG_USAGE, output
+    (line,) = output.splitlines()
     assert line.startswith(f"fpga-pool-api: {complaint}")
 
 
@@ -349,10 +353,9 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, capsys):
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_line(config, word, complaint):
-    command = [sys.executable, "-m", "fpga_pool.cli.daemons.standalone", f"--config-file={config}", "--port=0", word]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended.returncode == WRONG_USAGE
-    (line,) = ended.stderr.splitlines()
+    status, output = start("standalone", f"--config-file={config}", "--port=0", word)
+    assert status == WRONG_USAGE, output
+    (line,) = output.splitlines()
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
 
 

@@ -210,7 +210,7 @@ def running(directory: Path, rabbitmq: RabbitMQ, database_url: str, **parts) -> 
     given = parts.pop("options", {})
     options = {**OPTIONS, "functions": {"catalogue": catalogue}, **given}
     with (
-        Deployment(directory / "pool", rabbitmq.url, database_url, options=options, **parts) as pool,
+        Deployment(directory / "pool", rabbitmq.url, database_url, options=options, forked=True, **parts) as pool,
         contextlib.closing(Store(database_url)) as store,
     ):
         try:
