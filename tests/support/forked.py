@@ -47,8 +47,8 @@ class Forked:
                 words = daemon, options, dict(os.environ), theirs, log
                 self._process = _context.Process(target=_run, args=words, daemon=True)
                 self._process.start()
-            ours.recv_bytes()  # it leads its group now
-            self.stdout: TextIO = os.fdopen(os.dup(ours.fileno()))
+            ours.recv_bytes()  # it leads its group now, and has its log
+            self.stdout: TextIO | None = os.fdopen(os.dup(ours.fileno())) if log is None else None
         assert self._process.pid is not None
         self.pid: int = self._process.pid
         self._lock = threading.Lock()
@@ -95,12 +95,10 @@ def _run(
 ) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
-    output.send_bytes(b"")
-    if log is not None:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), output.fileno())
-    for stream in (1, 2):
-        os.dup2(output.fileno(), stream)
+    with output if log is None else log.open("ab") as sink:
+        output.send_bytes(b"")
+        for stream in (1, 2):
+            os.dup2(sink.fileno(), stream)
     output.close()
     os.environ.clear()
     os.environ.update(environment)
