@@ -26,7 +26,7 @@ settings.register_profile(
     derandomize=True,
     print_blob=True,
     deadline=None,
-    max_examples=20,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("long", settings.get_profile("quick"), max_examples=35)

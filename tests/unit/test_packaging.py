@@ -4,7 +4,6 @@ import configparser
 import fnmatch
 import re
 import subprocess
-import sys
 import tomllib
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
@@ -59,19 +58,6 @@ def test_entry_point_loads(entry_point):
         if error.name not in OPTIONAL:
             raise
         pytest.skip(f"{error.name} is not installed")
-
-
-def test_entry_points_of_nova_load():
-    # In a process of their own: Nova changes defaults of the libraries that it shares with everything else here.
-    program = ["from importlib.metadata import EntryPoint"]
-    program += [
-        f"loaded = EntryPoint({entry.name!r}, {entry.value!r}, {entry.group!r}).load();"
-        # Nova takes modules with a function of this name for validators.
-        " assert callable(getattr(loaded, 'register', loaded)), loaded"
-        for entry in declared_entry_points()
-        if runs_in_nova(entry)
-    ]
-    subprocess.run([sys.executable, "-W", "ignore", "-c", "\n".join(program)], check=True, timeout=120)
 
 
 def test_installed_entry_points_are_those_of_setup_cfg():

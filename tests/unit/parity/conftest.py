@@ -1,7 +1,7 @@
 import pytest
 
 #: Random traces that each policy is compared on, unless --traces says otherwise.
-FEW, MANY = 3, 6
+FEW, MANY = 2, 6
 
 
 @pytest.fixture(scope="session")
