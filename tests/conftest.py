@@ -68,6 +68,7 @@ LONG = (
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",
     "functional/test_backlog.py",
+    "functional/test_dashboard_drawing.py",
     "functional/test_notebooks.py",
     "functional/test_own_host.py",
     "functional/test_pool_top.py",

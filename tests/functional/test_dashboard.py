@@ -291,7 +291,7 @@ def test_the_project_can_be_chosen_where_nobody_authenticates(pool, dashboard):
     assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_axe_finds_nothing_serious(browser, pool, scheme):
     pool.end_batch()
     found = []

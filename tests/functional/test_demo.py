@@ -41,6 +41,7 @@ def demo(*words, change="pass"):
     return subprocess.run(command, env=columns, capture_output=True, text=True, timeout=280, check=False)
 
 
+@pytest.mark.long
 def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
     found = tmp_path / "demo.json"
     done = demo("--output", tmp_path / "demo", "--json", found, "--rounds", f"{ROUNDS}")

@@ -15,7 +15,7 @@ SHOWN = {
     for name, shown in pages().items()
 }
 #: Pages that are also run where not everything is.
-SHORT = ("README", "admin/embedded", "user/gangs", "user/pipelines", "user/quick-start")
+SHORT = ("README", "user/quick-start")
 #: Files that pages on work are about.
 INPUTS = {"a.bin": 3_000_000, "b.bin": 6_000_000, "c.bin": 1_000_000}
 

@@ -118,7 +118,7 @@ def test_the_first_machine_of_the_script_holds_the_slot_that_placement_gave_it(a
     assert leased(scheduler, server) == allocated(admin, server)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_guest_computes_on_the_slots_of_its_flavor(admin, scheduler, guest, flavors, booted, count):
     server = booted(f"guest-{count}", flavor=flavors[count], image=guest, host="libvirt-1")
     assert functions(scheduler, server) == ["sha256"] * count
@@ -193,6 +193,7 @@ def test_a_machine_that_is_stopped_gives_its_slots_back_and_gets_others_when_it_
     assert leased(scheduler, server) == allocated(admin, server)
 
 
+@pytest.mark.long
 def test_a_live_migration_is_refused_with_the_reason_and_the_machine_goes_on_where_it_is(
     all_in_one, admin, scheduler, flavors, booted
 ):

@@ -49,6 +49,7 @@ def test_a_tenants_batch_is_its_own(openstack, stranger, tmp_path):
         assert getattr(pool, method)(path.format(uuid), raise_exc=False).status_code == 404
 
 
+@pytest.mark.long
 def test_operators_drain_and_tenants_do_not(openstack, admin, tenant):
     (slot, *_) = admin.adapter("fpga").get("/v1/slots").json()["slots"]
     code, _, said = openstack("demo", "slot", "drain", slot["name"])

@@ -15,7 +15,9 @@ DATABASE_SILENT = "the database does not respond; try again later"
 AWAY_S = 10.0
 
 
-@pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
+@pytest.fixture(
+    scope="module", params=[MariaDB, pytest.param(PostgreSQL, marks=pytest.mark.long)], ids=["mariadb", "postgresql"]
+)
 def database(request, run_server, servers_directory):
     """A server of these tests' own, to hurt."""
     yield from run_server(request.param(servers_directory / f"outages-{request.param.name}"))
