@@ -56,7 +56,7 @@ def guests(machines, driver, quiet_pcpu):
     They boot together.
     """
     front = {duty: machines.start({"fpga_pool:tier": "foreground"}, duty=duty) for duty in DUTIES}
-    behind = machines.start({"fpga_pool:tier": "background"})
+    behind = machines.start({"fpga_pool:tier": "background"}, duty=100)
     booting = [*front.values(), behind]
 
     def all_are_up():

@@ -27,7 +27,7 @@ class SimulatedMachines:
     def new_driver(self):
         return SimulatedTiers(self.directory, host_pcpus=2)
 
-    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=100):
+    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=5):
         instance = str(uuid.uuid4())
         specs = specs | {"fpga_pool:cpu_usage": str(duty)}
         text = hypervisors.DOMAIN.format(
@@ -62,7 +62,7 @@ class LibvirtMachines:
     def new_driver(self):
         return LibvirtTiers(self.hypervisor.uri, self.hypervisor.directory / "run" / "libvirt" / "qemu")
 
-    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=100):
+    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=5):
         instance = str(uuid.uuid4())
         text = hypervisors.DOMAIN.format(
             name=f"tier-{instance[:8]}", uuid=instance, specs=_specs(specs), kernel=self._kernel, initrd=self._initrd,
