@@ -50,7 +50,8 @@ class Pool:
     directory: Path
     options: dict
     port: int = field(default_factory=free_port)
-    process: Forked | None = None
+    forked: bool = True
+    process: Forked | subprocess.Popen | None = None
     endpoint: str = ""
     clients: list[Client] = field(default_factory=list)
 
@@ -59,7 +60,8 @@ class Pool:
         return self.directory / "state"
 
     def start(self) -> "Pool":
-        self.process, self.endpoint = start_pool(self.directory, self.options, self.port, popen=Forked.popen)
+        popen = Forked.popen if self.forked else subprocess.Popen
+        self.process, self.endpoint = start_pool(self.directory, self.options, self.port, popen)
         return self
 
     def kill(self) -> None:
@@ -92,9 +94,9 @@ def make_pool(tmp_path) -> Iterator:
     """Start pools of a test's own: `make_pool(options)`; options are added to FAST."""
     pools = []
 
-    def make(options=None, directory: Path | None = None) -> Pool:
+    def make(options=None, directory: Path | None = None, forked: bool = True) -> Pool:
         directory = directory or tmp_path / f"pool-{len(pools)}"
-        pools.append(Pool(directory, merged(FAST, options or {})))
+        pools.append(Pool(directory, merged(FAST, options or {}), forked=forked))
         return pools[-1].start()
 
     yield make

@@ -61,7 +61,8 @@ def test_health_and_metrics_of_the_whole_pool_are_beside_the_api(pool):
 
 
 def test_a_signal_has_a_running_pool_write_a_report(make_pool, tmp_path):
-    pool = make_pool({"oslo_reports": {"log_dir": tmp_path}, "standalone": {"hosts": 1, "requesters": 0}})
+    options = {"oslo_reports": {"log_dir": tmp_path}, "standalone": {"hosts": 1, "requesters": 0}}
+    pool = make_pool(options, forked=False)  # as an operator starts it, to its end
     pool.process.send_signal(signal.SIGUSR2)
 
     def written():
@@ -69,6 +70,7 @@ def test_a_signal_has_a_running_pool_write_a_report(make_pool, tmp_path):
 
     wait_until(lambda: any("load_ahead = " in report for report in written()), "the report is written")
     assert pool.client().slots()
+    assert pool.stop() == 0
 
 
 def test_a_batch_is_listed_shown_and_watched_by_its_project_alone(pool, files):

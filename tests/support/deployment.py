@@ -67,7 +67,8 @@ class Deployment:
     """Processes `api`, `api-2` ..., `scheduler-1` ..., `node-1` ... (agents), agents without cards `requester-1` ...
 
     `options` are for all of them; `own`, by name, for one; `launchers` are words before the command of one (such as
-    those that enter a network namespace).  Those without such words are `forked` on demand, which is quicker.
+    those that enter a network namespace).  With `forked`, programs without such words are forked from a server that
+    has imported their modules, which is quicker.
     """
 
     def __init__(
@@ -234,16 +235,16 @@ class Deployment:
         """End a process as kill -9 does, stalled or not."""
         process = self._processes.pop(name, None)
         if process is not None and process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            _signal_group(process.pid, signal.SIGKILL)
             process.wait(STOP_TIMEOUT_S)
 
     def stop(self, name: str) -> None:
         """Stall a process (SIGSTOP): its connections stay, nothing answers."""
-        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+        _signal_group(self._processes[name].pid, signal.SIGSTOP)
 
     def cont(self, name: str) -> None:
         """Let a stalled process go on."""
-        os.killpg(self._processes[name].pid, signal.SIGCONT)
+        _signal_group(self._processes[name].pid, signal.SIGCONT)
 
     def terminate(self, name: str) -> int:
         """End a process in order, as systemd does; return its exit status."""
@@ -339,6 +340,11 @@ class Deployment:
         file = self._file(name)
         file.touch(0o600)
         file.write_text(config_text(options))
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        os.killpg(leader, number)
 
 
 def _alive(client: Client) -> set[str]:

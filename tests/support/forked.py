@@ -1,20 +1,25 @@
-"""Programs of the pool in processes that are forked where their modules are imported already.
+"""Runs the pool's daemons in processes forked from a server that has already imported their modules.
 
-Tests start hundreds of pools, and half of what the start of one costs are imports.  Tests of a start itself, and
-measurements, start programs as an operator does.
+Tests start hundreds of pools, and imports are half of what a start costs.  Tests of start-up itself, and measurements,
+start programs as an operator does.  What differs: modules of all daemons are loaded, eventlet may be among them, no
+`atexit` handler runs at the end, and limits, niceness and namespaces are those of the first start.
 """
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
 import gc
 import importlib
 import multiprocessing
+import multiprocessing.util  # its handler at exit, which waits for what is left, runs after ours
 import os
 import signal
 import subprocess
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TextIO
@@ -23,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _DAEMONS = "fpga_pool.cli.daemons"
 
 _context = multiprocessing.get_context("forkserver")
-#: The programs, and what they import when they need it.
+#: The daemons, and what they import when they need it.
 _context.set_forkserver_preload(
     [
         *(f"{_DAEMONS}.{name}" for name in ("standalone", "scheduler", "agent", "api")),
@@ -31,12 +36,14 @@ _context.set_forkserver_preload(
         "fpga_pool.core.makespan.search.best",
     ]
 )
+#: To start a process, `multiprocessing` looks at the status of all others, which can be read only once.
+_statuses = threading.Lock()
 
 
 class Forked:
-    """A daemon by its short name, such as "agent"; has what tests use of `subprocess.Popen`.
+    """A running daemon, given by its short name such as "agent"; offers the part of `subprocess.Popen` that tests use.
 
-    What it prints goes to `stdout`, or to the end of a log.
+    Its output goes to `stdout`, or is appended to a log.
     """
 
     def __init__(self, daemon: str, options: Sequence[str], log: Path | None = None) -> None:
@@ -46,12 +53,16 @@ class Forked:
             with theirs:
                 words = daemon, options, dict(os.environ), theirs, log
                 self._process = _context.Process(target=_run, args=words, daemon=True)
-                self._process.start()
-            ours.recv_bytes()  # it leads its group now, and has its log
+                with _statuses:
+                    self._process.start()
+            try:
+                ours.recv_bytes()  # by now it leads its process group and has opened its log
+            except EOFError:
+                raise RuntimeError(f"{daemon} ended before it began, with status {self.wait(1.0)}") from None
             self.stdout: TextIO | None = os.fdopen(os.dup(ours.fileno())) if log is None else None
         assert self._process.pid is not None
         self.pid: int = self._process.pid
-        self._lock = threading.Lock()
+        _all.add(self)
 
     @classmethod
     def popen(cls, command: Sequence[str], **_: object) -> "Forked":
@@ -60,12 +71,12 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status; the number of the signal that ended it, below 0."""
+        """The exit status; minus the signal number if a signal ended it; None while it runs."""
         return self.poll()
 
     def poll(self) -> int | None:
         """Return the exit status, if it has ended."""
-        with self._lock:  # the status can be read once
+        with _statuses:
             return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -90,10 +101,24 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+_all: "weakref.WeakSet[Forked]" = weakref.WeakSet()
+
+
+@atexit.register
+def _kill_all() -> None:
+    for process in list(_all):
+        process.kill()
+
+
 def _run(
     daemon: str, options: Sequence[str], environment: Mapping[str, str], output: Connection, log: Path | None
 ) -> None:
+    # The server lives until nobody who may ask it for a process is left, and ends what it has forked.
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    owner = multiprocessing.parent_process()
+    if owner is None or wait([owner.sentinel], 0):
+        os._exit(1)
     os.setsid()
     with output if log is None else log.open("ab") as sink:
         output.send_bytes(b"")

@@ -89,7 +89,7 @@ class Outbox:
                 self._behind_since.setdefault(host, now_s)
             self._busy.update(by_host)
         for host, commands in by_host.items():
-            self._workers.submit(self._deliver, host, commands[:BATCH], wake)
+            self._workers.submit(self._deliver, host, commands, wake)
         return False
 
     def stop(self) -> None:

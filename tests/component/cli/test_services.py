@@ -266,11 +266,13 @@ def test_what_only_a_part_of_the_embedded_pool_reads_is_refused_in_one_line(conf
 
 
 def start(daemon, *options):
-    """Start a daemon that is to end by itself; return its exit status and what it prints."""
+    """Run a daemon that should exit by itself; return its exit status and output, of a few lines."""
     process = Forked(daemon, options)
     with process.stdout as output:
-        text = output.read()
-    return process.wait(WAIT_S), text
+        try:
+            return process.wait(WAIT_S), output.read()
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

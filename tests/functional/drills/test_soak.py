@@ -49,7 +49,8 @@ def test_nothing_grows(deployment, broker, database, tmp_path, end_and_audit, hy
     for host in HOSTS:
         fill_journal(tmp_path / "pool-0" / host / "journal.sqlite")
     own = {host: machines[host].options for host in HOSTS}
-    pool = deployment(broker.url, url, schedulers=2, agents=len(HOSTS), apis=2, options=OPTIONS, own=own)
+    parts = {"schedulers": 2, "agents": len(HOSTS), "apis": 2, "options": OPTIONS, "own": own}
+    pool = deployment(broker.url, url, **parts, forked=False)  # whose memory is its own
     pace = Pace(submissions(SEED), FULL_S, WHOLE_S, PER_S)
     with contextlib.closing(Store(url)) as store:
         clients = Clients(pool, pace, tmp_path / "results", machines, store)

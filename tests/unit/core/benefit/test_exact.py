@@ -120,7 +120,7 @@ def random_pool(rng: np.random.Generator, load_s: float) -> OnlinePool:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 2))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_optimum_is_between_the_bound_and_every_policy(seed):
     rng = np.random.default_rng(seed)
     pool = random_pool(rng, (0.25, 0.5)[seed % 2])

@@ -45,11 +45,12 @@ def test_checker_accepts_plans(verdict, problems, data):
 
 @STATELESS_FIXTURES
 @given(data=st.data())
-def test_never_longer_than_any_other_policy(problems, data):
+def test_never_longer_than_any_other_policy(problems, data, request):
     problem = data.draw(problems(max_jobs=14, max_accelerators=6))
     theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).completion_s for rule in PORTFOLIO}
     # Wherever the search of our own ends.
-    for params in ({"effort": 20}, {"effort": 0, "gap": 0.5}):
+    ends = [{"effort": 20}, {"effort": 0, "gap": 0.5}, *([{"effort": 0}] if request.config.getoption("long") else [])]
+    for params in ends:
         ours = plan(problem, MakespanParams(**params)).completion_s
         assert ours <= min(theirs.values()) * (1 + 1e-9), (params, theirs)
 
