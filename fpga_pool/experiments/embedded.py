@@ -63,7 +63,7 @@ def stop_pool(process: subprocess.Popen[str]) -> None:
 def start_pool(
     directory: Path, options: Options, port: int = 0, popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
 ) -> tuple[subprocess.Popen[str], str]:
-    """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable names its log."""
+    """Start a pool by `popen`; return its process and endpoint once it is ready.  ServiceUnavailable names its log."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
