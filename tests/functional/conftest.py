@@ -124,7 +124,7 @@ def deployment(tmp_path) -> Iterator:
             parts["options"] = merged(
                 {group: FAST[group] for group in ("scheduler", "agent")}, parts.get("options", {})
             )
-            parts = {"forked": True, **parts}
+            parts.setdefault("forked", True)
             pools.append(Deployment(tmp_path / f"pool-{len(pools)}", transport_url, database_url, **parts))
             return stack.enter_context(pools[-1])
 

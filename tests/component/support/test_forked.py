@@ -8,6 +8,7 @@ import pytest
 
 from support import environment
 from support.forked import Forked
+from support.servers.process import born
 from support.waiting import wait_until
 
 #: Starts an embedded pool and tells its number.
@@ -27,23 +28,15 @@ def options(tmp_path):
     return [f"--state-dir={tmp_path}/state", "--port=0", f"--log-file={tmp_path}/log"]
 
 
-def runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_a_daemon_ends_when_its_owner_is_killed(options, tmp_path):
     script = tmp_path / "owner.py"
     script.write_text(OWNER)
     owner = subprocess.Popen([sys.executable, script, *options], env=environment(), stdout=subprocess.PIPE, text=True)
     with owner:
         pid = int(owner.stdout.readline())
-        assert runs(pid)
+        assert born(pid)
         owner.kill()
-    wait_until(lambda: not runs(pid), "the pool has ended")
+    wait_until(lambda: not born(pid), "the pool has ended")
 
 
 def test_the_signal_that_ended_it_is_its_status(options):

@@ -16,7 +16,7 @@ AWAY_S = 10.0
 
 
 @pytest.fixture(
-    scope="module", params=[MariaDB, pytest.param(PostgreSQL, marks=pytest.mark.long)], ids=["mariadb", "postgresql"]
+    scope="module", params=[MariaDB, pytest.param(PostgreSQL, marks=pytest.mark.long)], ids=lambda kind: kind.name
 )
 def database(request, run_server, servers_directory):
     """A server of these tests' own, to hurt."""

@@ -90,7 +90,7 @@ class Process:
     def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         """Start it, and note who it is."""
         self._child = spawn(command, log, cwd=log.parent, env=environment)
-        self.file.write_text(f"{self._child.pid} {_born(self._child.pid)}")
+        self.file.write_text(f"{self._child.pid} {born(self._child.pid)}")
 
     @property
     def pid(self) -> int | None:
@@ -98,8 +98,8 @@ class Process:
         if self._child is not None and self._child.poll() is not None:
             return None
         with contextlib.suppress(FileNotFoundError):
-            pid, born = self.file.read_text().split()
-            if str(_born(int(pid))) == born:
+            pid, birth = self.file.read_text().split()
+            if str(born(int(pid))) == birth:
                 return int(pid)
         return None
 
@@ -150,7 +150,7 @@ def _all_ended(processes: Sequence[int]) -> bool:
     return all(select.select([each], [], [], max(end_s - time.monotonic(), 0.0))[0] for each in processes)
 
 
-def _born(pid: int) -> int | None:
+def born(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is gone."""
     fields = _stat(Path(f"/proc/{pid}"))
     return None if not fields or fields[0] == "Z" else int(fields[19])

@@ -141,7 +141,7 @@ def difference(name, case):
 @pytest.mark.parametrize("name", [*policy_names("online"), *OPTIONS])
 def test_the_fast_simulator_decides_as_the_live_rules_do(name, traces):
     kinds = set()
-    for seed in range(1, traces + 1):  # 2 of these have all kinds of moves
+    for seed in range(1, traces + 1):  # seeds 1 and 2 together lead to all kinds of moves
         found, _, decisions = difference(name, random_case(seed))
         assert found is None, f"seed {seed}"
         kinds |= {what for decision in decisions for what, _, _ in decision.moves}
