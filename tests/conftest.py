@@ -81,10 +81,8 @@ LONG = (
 #: Files of tests that measure the machine, compare a running pool with its plan, or have guests take the processors
 #: from all others: nothing else runs meanwhile.
 QUIET = (
-    "functional/compute/test_live_gangs.py",
     "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
-    "functional/compute/test_tiers.py",
     "functional/tc/test_changed_plan.py",
     "functional/tc/test_rates.py",
     "functional/tc/test_tap_rates.py",

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 from functools import cached_property
 
 import openstack
@@ -11,7 +10,7 @@ from keystoneauth1.adapter import Adapter
 
 from fpga_pool.client.session import SERVICE_TYPE
 from fpga_pool.model.objects.gangs import ENDED_GANGS
-from support.openstack_commands import run_all
+from support.openstack_commands import OpenStackCommands
 from support.waiting import wait_until
 
 from .conftest import BOOT_TIMEOUT_S, IMAGE_BYTES, a_name
@@ -44,31 +43,28 @@ class Terminal:
     """`openstack` with one login, in one directory."""
 
     def __init__(self, program, environment, directory):
-        self._program, self._environment, self.directory = program, environment, directory
+        self.directory = directory
+        self._commands = OpenStackCommands(program, environment, directory, COMMAND_TIMEOUT_S)
+
+    def close(self):
+        self._commands.close()
 
     def call(self, *words):
-        place = {"env": self._environment, "cwd": self.directory}
-        command = [self._program, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, **place)
+        """Run `openstack`; return its exit status, output and errors."""
+        return self._commands.run(words)
 
     def run(self, *words, code=0):
         """Run `openstack`, and return what it prints, or what it says is wrong."""
-        done = self.call(*words)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stderr if code else done.stdout
+        status, out, err = self.call(*words)
+        assert status == code, (words, out, err)
+        return err if code else out
 
     def read(self, *words):
         return json.loads(self.run(*words, "-f", "json"))
 
-    def try_all(self, commands):
-        """Run many commands; return exit status, output and errors of each."""
-        return run_all(self._program, commands, self._environment, self.directory, COMMAND_TIMEOUT_S)
-
     def read_all(self, *commands):
         """Run several commands, and return what each prints."""
-        answers = self.try_all([[*words, "-f", "json"] for words in commands])
-        assert not any(status for status, _, _ in answers), answers
-        return [json.loads(out) for _, out, _ in answers]
+        return [self.read(*words) for words in commands]
 
 
 class Tenant(Terminal):
@@ -141,11 +137,11 @@ class Tenant(Terminal):
     def gang(self, image):
         """Run a gang to its end, where the pool has processors for it."""
         words = ("--processes", "1", "--runtime", "60", "--work", "1", *(("--image", image) if image else ()))
-        done = self.call("fpga", "gang", "create", "--name", f"{self.name}-gang", *words, "-f", "json")
-        if "no host of the pool offers processors" in done.stderr:
+        status, out, err = self.call("fpga", "gang", "create", "--name", f"{self.name}-gang", *words, "-f", "json")
+        if "no host of the pool offers processors" in err:
             return
-        assert done.returncode == 0, done.stderr
-        uuid = self.ids["gang"] = json.loads(done.stdout)["uuid"]
+        assert status == 0, err
+        uuid = self.ids["gang"] = json.loads(out)["uuid"]
 
         def ended():
             found = self.read("fpga", "gang", "show", uuid)
@@ -161,6 +157,7 @@ class Tenant(Terminal):
         return found | {"quota": limits, "servers": self.read("server", "list", "--long")}
 
     def leave(self):
+        """Delete what it has made."""
         self.call("fpga", "batch", "cancel", self.ids.get("batch", ""))
         self.call("fpga", "design", "delete", self.ids.get("design", ""))
         for what, name in reversed(self.made):

@@ -72,7 +72,7 @@ until=${words##*count }; until=${until%% *}
 rest=${words##*rest }; rest=${rest%% *}
 count=0
 while [ "$count" -lt "$until" ]; do
-    step=0; while [ "$step" -lt 4000 ]; do step=$((step + 1)); done
+    step=0; while [ "$step" -lt 400 ]; do step=$((step + 1)); done
     count=$((count + 1)); echo "counted $born $count"
     [ "$rest" = "${rest#fpga_pool}" ] && [ -n "$rest" ] && busybox sleep "$rest"
 done

@@ -1,7 +1,7 @@
-"""Commands of `openstack` one after the other in one process, because each takes a second to begin.
+"""Commands of `openstack` one after the other in one process, because each takes two seconds to begin.
 
-Run as a program by the interpreter of `openstack`: reads a list of the words of each as JSON, and writes a list of the
-exit status, the output and the errors of each.
+Run as a program by the interpreter of `openstack`: reads the words of a command as JSON, a line for each, and writes a
+line of JSON with its exit status, output and errors.
 """
 
 import contextlib
@@ -10,27 +10,51 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+STOP_TIMEOUT_S = 60.0
 
-def run_all(
-    openstack: str, commands: Sequence[Sequence[str]], environment: Mapping[str, str], directory: Path, timeout_s: float
-) -> list[tuple[int, str, str]]:
-    """Return exit status, output and errors of each command."""
-    interpreter = Path(openstack).read_text().partition("\n")[0].removeprefix("#!").strip()
-    done = subprocess.run(
-        [interpreter, "-P", __file__],
-        input=json.dumps(commands),
-        env=environment,
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [tuple(each) for each in json.loads(done.stdout)]
+
+class OpenStackCommands:
+    """A process that runs commands of `openstack` in one environment and directory; `close` ends it."""
+
+    def __init__(self, openstack: str, environment: Mapping[str, str], directory: Path, timeout_s: float) -> None:
+        interpreter = Path(openstack).read_text().partition("\n")[0].removeprefix("#!").strip()
+        self._timeout_s = timeout_s
+        self._process = subprocess.Popen(
+            [interpreter, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=directory,
+            text=True,
+        )
+
+    def run(self, words: Sequence[str]) -> tuple[int, str, str]:
+        """Return exit status, output and errors of a command; one that takes too long ends the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        timer = threading.Timer(self._timeout_s, self._process.kill)
+        timer.start()
+        try:
+            print(json.dumps(words), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        assert answer, f"openstack {' '.join(words)}: no answer within {self._timeout_s:g} s, or its process ended"
+        status, out, err = json.loads(answer)
+        return status, out, err
+
+    def close(self) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
@@ -48,4 +72,5 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 
 if __name__ == "__main__":
     sys.argv[0] = "openstack"
-    json.dump([_run(words) for words in json.load(sys.stdin)], sys.stdout)
+    for line in sys.stdin:
+        print(json.dumps(_run(json.loads(line))), flush=True)

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.timeout(900)
 
 def spec(gang=None, count=1_000_000, **fields):
     return ProcessSpec(
-        key=Key(gang or str(uuid.uuid4()), 0, 1), processes=1, cpu_usage=0.5, work_s=60.0, command=f"count {count}",
-        **fields,
+        key=Key(gang or str(uuid.uuid4()), 0, 1), processes=1, cpu_usage=0.5, work_s=60.0,
+        command=f"count {count} rest 0.1", **fields,
     )  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def moving(pool, count):
     pool.until_all_run(goes_on, GangState.FOREGROUND)
     ends = pool.create(2, 0.9)
     pool.until_all_run(ends, GangState.FOREGROUND)
-    moves = pool.create(2, 0.5, f"count {count} rest 0.2")
+    moves = pool.create(2, 0.5, f"count {count} rest 0.3")
     detail = pool.until_all_run(moves, GangState.BACKGROUND)
     assert {process.host for process in detail.process_list} == {"node-1"}
     pool.until(
@@ -178,7 +178,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     pool.until(
         lambda: pool.places(moves) == {0: ("node-2", FRONT, (0,)), 1: ("node-2", FRONT, (1,))}, "it is in front there"
     )
-    swaps = pool.create(2, 0.3, "count 80 rest 0.2")
+    swaps = pool.create(2, 0.3, "count 80 rest 0.3")
     pool.until_all_run(swaps, GangState.BACKGROUND)
     assert {process.host for process in pool.client.gang(swaps).process_list} == {"node-1"}
     pool.cancel(goes_on)
@@ -218,7 +218,7 @@ def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_t
 
 
 def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_and_is_never_doubled(pool):
-    gang = pool.create(2, 1.0, "count 50 rest 0.2")
+    gang = pool.create(2, 1.0, "count 50 rest 0.3")
     pool.until_all_run(gang, GangState.FOREGROUND)
     born = pool.until_counted(gang, 3)
     pool.guests(gang)[0].destroy()

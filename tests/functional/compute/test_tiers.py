@@ -71,13 +71,13 @@ def seen(tier_machines):
 
 
 def test_guests_are_followed_swapped_and_restored_whatever_ends(pool, agent, seen, tier_machines, until):
-    plain = tier_machines.start({}, duty=20)
+    plain = tier_machines.start({})
     untouched = tier_machines.seen(plain)
-    first, second = tier_machines.start(FOREGROUND, duty=20), tier_machines.start(BACKGROUND, duty=20)
+    first, second = tier_machines.start(FOREGROUND), tier_machines.start(BACKGROUND)
     placed = {first: (FRONT, (PCPU,)), second: (BEHIND, (PCPU,))}
     until(lambda: seen() == placed, "both are in their tiers")
     until(lambda: all(guest.usage for guest in agent.guests()), "usage is measured")
-    third = tier_machines.start(FOREGROUND, duty=20)
+    third = tier_machines.start(FOREGROUND)
     until(lambda: seen().get(third) == (None, ()), "the third guest runs")
     with pytest.raises(NotFound):
         agent.set_tiers({third: BEHIND})
@@ -110,7 +110,7 @@ def test_guests_are_followed_swapped_and_restored_whatever_ends(pool, agent, see
 def test_an_agent_that_is_killed_in_the_middle_of_swaps_leaves_guests_that_run_in_one_tier_each(
     pool, agent, seen, tier_machines, until
 ):
-    first, second = tier_machines.start(FOREGROUND, duty=20), tier_machines.start(BACKGROUND, duty=20)
+    first, second = tier_machines.start(FOREGROUND), tier_machines.start(BACKGROUND)
     until(lambda: seen() == {first: (FRONT, (PCPU,)), second: (BEHIND, (PCPU,))}, "both are in their tiers")
     draw = random.Random(7)
     for _ in range(3):

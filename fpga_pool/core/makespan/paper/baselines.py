@@ -332,8 +332,9 @@ class ListScheduler:
             return []
         loaded = int(self._queue[slot][-1].function) if self._queue[slot] else self._loaded[slot]
         rank = self._preference.rank(slot, jobs, self._network.now_s, self._free_s(slot), loaded)
-        best = [int(np.argmin(rank))] if count == 1 else np.argsort(rank, kind="stable")[:count]
-        return [(float(rank[i]), int(jobs[i])) for i in best[::-1] if np.isfinite(rank[i])]
+        best = np.argsort(rank, kind="stable")[:count] if count > 1 else np.argmin(rank, keepdims=True)
+        best = best[np.isfinite(rank[best])][::-1]
+        return list(zip(rank[best].tolist(), jobs[best].tolist(), strict=True))
 
     def _moves_to(self, slot: int) -> NDArray[np.bool_]:
         """Return (J,) whether the input of each job takes time to reach the slot."""
