@@ -15,6 +15,7 @@ import pytest
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from fpga_pool.services.audit import audit
 from fpga_pool.store import Store
+from support.waiting import wait_until
 
 PATIENCE_S = 240.0
 
@@ -45,10 +46,7 @@ def fpga_pool(pool, *words):
 
 
 def until(condition):
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up_s, "what the test waits for does not happen"
-        time.sleep(0.05)
+    wait_until(condition, "what the test waits for", PATIENCE_S)
 
 
 def until_state(pool, uuid, *states):

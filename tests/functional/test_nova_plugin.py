@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "nova"
 
 #: Files whose tests depend on Nova's threading backend; the choice of a host starts no threads.
-OF_EVENTLET = ("test_answers", "test_boots", "test_concurrent", "test_lives")
+OF_EVENTLET = ("test_answers", "test_boots", "test_concurrent")
 
 #: Files that are also run where not everything is.
 SHORT = ("test_boots", "test_handlers", "test_learned")

@@ -14,25 +14,25 @@ from support.servers import Libvirt
 from support.servers.own_host import CGROUPS
 from support.waiting import wait_until
 
-#: It has no disk, and runs the firmware that says so, for ever.
 DOMAIN = """
 <domain type='qemu'>
   <name>{name}</name><memory unit='MiB'>32</memory><vcpu>1</vcpu>
-  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <os><type arch='x86_64' machine='pc'>hvm</type><loader readonly='yes' type='rom'>{firmware}</loader></os>
   <devices>
     <interface type='ethernet'><target dev='{device}' managed='no'/></interface>
   </devices>
 </domain>
 """
-#: It computes without end: `jmp $` is where its processor begins.
-BUSY = """
+#: The same in a tier.
+TIERED = """
 <domain type='qemu'>
   <name>{name}</name><uuid>{name}</uuid><metadata>{metadata}</metadata><memory unit='MiB'>32</memory><vcpu>1</vcpu>
   <os><type arch='x86_64' machine='pc'>hvm</type><loader readonly='yes' type='rom'>{firmware}</loader></os>
   <devices><controller type='usb' model='none'/><memballoon model='none'/></devices>
 </domain>
 """
-FIRMWARE = bytes(0xFFF0) + b"\xeb\xfe" + bytes(14)
+#: Where the processor begins, it waits for ever: `cli`, `hlt`, `jmp` back.
+FIRMWARE = bytes(0xFFF0) + b"\xfa\xf4\xeb\xfd" + bytes(12)
 
 
 def output(*command):
@@ -71,10 +71,17 @@ def device(hosts):
 
 
 @pytest.fixture
-def guest(device, tmp_path):
+def firmware(tmp_path):
+    file = tmp_path / "firmware"
+    file.write_bytes(FIRMWARE)
+    return file
+
+
+@pytest.fixture
+def guest(device, firmware, tmp_path):
     """The name of a guest, and its description; libvirt leaves empty control groups of others behind."""
     name, description = f"moves-{uuid.uuid4()}", tmp_path / "domain.xml"
-    description.write_text(DOMAIN.format(name=name, device=device))
+    description.write_text(DOMAIN.format(name=name, device=device, firmware=firmware))
     return name, str(description)
 
 
@@ -111,13 +118,14 @@ def agents(hosts, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_guest_behind_a_busy_foreground_migrates_past_another_one_into_a_free_foreground(hosts, agents, tmp_path):
+def test_a_guest_behind_the_foreground_migrates_past_another_one_into_a_free_foreground(
+    hosts, agents, firmware, tmp_path
+):
     first, second = hosts
-    (tmp_path / "firmware").write_bytes(FIRMWARE)
 
     def start(host, agent, wanted, tier):
         name, file = str(uuid.uuid4()), tmp_path / "domain.xml"
-        file.write_text(BUSY.format(name=name, metadata=wish(wanted), firmware=tmp_path / "firmware"))
+        file.write_text(TIERED.format(name=name, metadata=wish(wanted), firmware=firmware))
         virsh(host, "create", str(file))
         wait_until(lambda: places(agent).get(name) == (tier, (0,)), f"{name} is in the {tier}", 240)
         return name

@@ -12,7 +12,7 @@ _Found = TypeVar("_Found")
 SOON_S = 180.0
 #: Between two looks passes so long, or this many times as long as the look has taken: what looks at an API takes the
 #: processors from what is waited for.
-_LEAST_PAUSE_S, _PAUSE_PER_LOOK, _MOST_PAUSE_S = 0.05, 4.0, 2.0
+_LEAST_PAUSE_S, _PAUSE_PER_LOOK, _MOST_PAUSE_S = 0.05, 9.0, 2.0
 
 
 def wait_until(look: Callable[[], _Found], what: str | Callable[[], str], timeout_s: float = SOON_S) -> _Found:

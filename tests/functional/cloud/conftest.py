@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ class AllInOne:
         command = [str(TOOL), act, *more, "--directory", str(self.directory)]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
 
-    @property
+    @cached_property
     def environment(self) -> dict[str, str]:
         """What an openrc file of its administrator says."""
         lines = self.run("env").stdout.splitlines()

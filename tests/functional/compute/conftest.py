@@ -7,14 +7,15 @@ import random
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support import guest_image as images
+from support.waiting import wait_until
 
 from . import gang_guests
 from . import hypervisor as hypervisors
@@ -124,13 +125,7 @@ def define(connection, kernel, initrd, tmp_path):
 
 @pytest.fixture
 def until():
-    def wait(condition, what, timeout_s=PATIENCE_S):
-        until_s = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < until_s, f"it does not happen: {what}"
-            time.sleep(0.2)
-
-    return wait
+    return partial(wait_until, timeout_s=PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

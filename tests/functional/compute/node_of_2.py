@@ -31,7 +31,7 @@ from fpga_pool.model.flavor import Tier
 from support.servers import Libvirt, own_host, server
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-WINDOW_S, PATIENCE_S, KEEP_S = 3.0, 300.0, 3600.0
+WINDOW_S, PATIENCE_S, KEEP_S = 2.0, 300.0, 3600.0
 SYSTEMD = Path("/run/systemd/system").exists()
 #: `jmp $`, where a processor begins.
 JUMP = b"\xeb\xfe"

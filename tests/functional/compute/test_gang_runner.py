@@ -15,7 +15,6 @@ from fpga_pool.model.flavor import Tier
 from .gang_guests import domains
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-BOOT_S = 240.0
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -37,7 +36,7 @@ def counts(shared, until):
     """Wait until a process has counted up to a number; return what it counts for."""
 
     def wait(gang, number):
-        until(lambda: any(n >= number for _, n in shared.counted(gang)), f"it counts up to {number}", BOOT_S)
+        until(lambda: any(n >= number for _, n in shared.counted(gang)), f"it counts up to {number}")
         return shared.births(gang)[-1]
 
     return wait
@@ -53,7 +52,7 @@ def test_a_guest_runs_until_it_powers_off_and_leaves_nothing(host, shared, until
     counts(wanted.key.gang, 5)
     assert runner.observe()[wanted.key].cpu_s > 0
     assert f"fpga_pool.gang={wanted.key.gang} fpga_pool.index=0 fpga_pool.processes=1" in shared.text(wanted.key.gang)
-    until(lambda: runner.observe()[wanted.key].phase is Phase.EXITED, "it powers off", BOOT_S)
+    until(lambda: runner.observe()[wanted.key].phase is Phase.EXITED, "it powers off")
     assert host.new_runner().observe()[wanted.key].phase is Phase.EXITED  # the next agent sees it, too
     assert runner.observe()[wanted.key].cpu_s > 0
     runner.end(wanted.key)
@@ -87,7 +86,7 @@ def test_a_saved_guest_goes_on_where_it_was_on_another_host(gang_hosts, shared, 
     until(lambda: runner.observe()[wanted.key].done_s > 0, "progress is told")
     runner.save(wanted.key)
     runner.save(wanted.key)
-    until(lambda: runner.observe()[wanted.key].phase is Phase.SAVED, "it is saved", BOOT_S)
+    until(lambda: runner.observe()[wanted.key].phase is Phase.SAVED, "it is saved")
     last = shared.counted(wanted.key.gang)[-1][1]
     seen = here.new_runner().observe()[wanted.key]
     assert (seen.phase, seen.saved) == (Phase.SAVED, str(wanted.key))
@@ -122,7 +121,7 @@ def test_a_guest_that_ends_otherwise_than_by_itself_has_failed(host, until, ends
         host.domain(wanted.key).destroy()
     else:
         host.kill_guest(wanted.key)
-    until(lambda: runner.observe()[wanted.key].phase is Phase.FAILED, "it is seen", BOOT_S)
+    until(lambda: runner.observe()[wanted.key].phase is Phase.FAILED, "it is seen")
     assert runner.observe()[wanted.key].reason in ("its guest was destroyed", "its guest crashed")
     runner.end(wanted.key)
     assert domains(host.connection) == {}
@@ -143,7 +142,7 @@ def test_memory_that_cannot_be_saved_or_is_none_is_told_and_nothing_is_left(host
     runner.launch(wanted, 1, BEHIND)
     (shared.saved / f"{wanted.key}.memory").mkdir()  # nothing can be written there
     runner.save(wanted.key)
-    until(lambda: runner.observe()[wanted.key].phase is Phase.FAILED, "the save fails", BOOT_S)
+    until(lambda: runner.observe()[wanted.key].phase is Phase.FAILED, "the save fails")
     assert "cannot be saved" in runner.observe()[wanted.key].reason
     (shared.saved / f"{wanted.key}.memory").rmdir()
     runner.end(wanted.key)

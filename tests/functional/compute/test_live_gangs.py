@@ -5,7 +5,6 @@ became of it: one boot, and each number once, is one life, wherever it was led.
 """
 
 import contextlib
-import time
 
 import libvirt
 import pytest
@@ -15,6 +14,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from support.deployment import Deployment
+from support.waiting import wait_until
 
 from .gang_guests import domains
 from .hypervisor import as_installed
@@ -39,13 +39,11 @@ class Pool:
         return self.client.create_gang(processes, runtime_s, usage, command=command).uuid
 
     def until(self, condition, what):
-        give_up_s = time.monotonic() + PATIENCE_S
-        while True:
+        def look():
             with contextlib.suppress(ServiceUnavailable):  # guests may take all of this machine for a while
-                if condition():
-                    return
-            assert time.monotonic() < give_up_s, f"it does not happen: {what}"
-            time.sleep(0.1)
+                return condition()
+
+        wait_until(look, what, PATIENCE_S)
 
     def until_state(self, gang, *states):
         self.until(lambda: self.client.gang(gang).gang.state in states, f"gang {gang} is {states}")

@@ -20,7 +20,7 @@ from support.remains import files_left, recorded
 from support.servers import MariaDB
 from support.waiting import wait_until
 
-OBJECTS = int(os.environ.get("FPGA_POOL_DRILL", "250"))
+OBJECTS = int(os.environ.get("FPGA_POOL_DRILL", "150"))
 SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 
 SCHEDULERS, APIS = ("scheduler-1", "scheduler-2"), ("api", "api-2")

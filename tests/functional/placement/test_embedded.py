@@ -1,6 +1,5 @@
 """A whole pool in one process, and Placement: what its schedulers tell by themselves."""
 
-import time
 import uuid
 
 import pytest
@@ -9,6 +8,7 @@ from oslo_config import cfg
 from fpga_pool.conf.opts import register_opts
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, provider_uuid
 from fpga_pool.services.embedded import StandalonePool
+from support.waiting import wait_until
 
 PATIENCE_S = 180.0
 
@@ -33,10 +33,7 @@ def pool(tmp_path, cloud, placement_section):
 
 
 def eventually(condition):
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up_s, "what the test waits for does not happen"
-        time.sleep(0.1)
+    wait_until(condition, "what the test waits for", PATIENCE_S)
 
 
 def test_placement_follows_the_pool_and_a_machine_gets_what_it_was_allocated(cloud, pool):
