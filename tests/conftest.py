@@ -29,7 +29,7 @@ settings.register_profile(
     max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", settings.get_profile("quick"), max_examples=35)
+settings.register_profile("long", settings.get_profile("quick"), max_examples=25)
 #: Other inputs in every run, as many of each kind as FPGA_POOL_FUZZ says.
 settings.register_profile(
     "fuzz",

@@ -103,9 +103,10 @@ class PlacementClient:
         """Have a trait exist."""
         self._ask("PUT", f"/traits/{name}")
 
-    def create(self, uuid: str, name: str, parent: str) -> None:
-        """Make a provider below another."""
-        self._ask("POST", "/resource_providers", {"uuid": uuid, "name": name, "parent_provider_uuid": parent})
+    def create(self, uuid: str, name: str, parent: str) -> int:
+        """Make a provider below another; return its generation."""
+        body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
+        return int(self._ask("POST", "/resource_providers", body)["generation"])
 
     def move(self, uuid: str, name: str, parent: str) -> None:
         """Put a provider below another one than before."""

@@ -22,7 +22,7 @@ from fpga_pool.model.flavor import (
     provider_uuid,
 )
 from fpga_pool.model.objects.pool import CPU, Host, Lease, Slot
-from fpga_pool.placement.client import PlacementClient, Provider
+from fpga_pool.placement.client import Inventories, PlacementClient, Provider
 
 #: By provider, the leases of virtual machines on its slots.
 Held = Mapping[str, Sequence[Lease]]
@@ -248,19 +248,36 @@ class Sync:
                 f"Placement has no provider named {wanted.node}: nova-compute has not created it yet, or uses another "
                 "name ([agent] node)"
             )
-        # One that was made, and not marked as the pool's any more before its maker ended, is not listed.
-        found = found or self._client.provider(wanted.uuid)
-        if found is None:
-            self._client.create(wanted.uuid, wanted.name, root.uuid)
-            LOG.info("provider %s is created below %s", wanted.name, wanted.node)
-        elif (found.parent, found.name) != (root.uuid, wanted.name):
-            self._client.move(wanted.uuid, wanted.name, root.uuid)
-            LOG.info("provider %s is moved below %s", wanted.name, wanted.node)
         for trait in sorted(wanted.traits):
             self._ensure(trait, lambda trait=trait: self._client.ensure_trait(trait))  # type: ignore[misc]
-        # Marked first: a half-created provider can be found again, and is not offered.
+        if found is None:
+            generation = self._make_new(wanted, root)
+            if generation is not None:
+                self._right[wanted.uuid] = wanted, generation
+                return
+            found = self._client.provider(wanted.uuid)
+        if found is None or (found.parent, found.name) != (root.uuid, wanted.name):
+            self._client.move(wanted.uuid, wanted.name, root.uuid)
+            LOG.info("provider %s is moved below %s", wanted.name, wanted.node)
         _again(lambda: self._set_traits(wanted))
         self._right[wanted.uuid] = wanted, _again(lambda: self._set_inventory(wanted))
+
+    def _make_new(self, wanted: WantedProvider, root: Provider) -> int | None:
+        """Make a provider, of which nothing has to be read then, and return its generation.
+
+        None: it is there and was not marked as the pool's any more, or somebody else writes to it.
+        """
+        try:
+            generation = self._client.create(wanted.uuid, wanted.name, root.uuid)
+            LOG.info("provider %s is created below %s", wanted.name, wanted.node)
+            # Marked first: a half-created provider can be found again, and is not offered.
+            generation = self._client.set_traits(wanted.uuid, generation, wanted.traits)
+            generation = self._set_inventory(wanted, (generation, {}))
+        except Conflict:
+            if self._client.provider(wanted.uuid) is None:  # another one has its name
+                raise
+            return None
+        return generation
 
     def _set_traits(self, wanted: WantedProvider) -> int:
         generation, has = self._client.traits(wanted.uuid)
@@ -269,8 +286,8 @@ class Sync:
             return generation
         return self._client.set_traits(wanted.uuid, generation, target)
 
-    def _set_inventory(self, wanted: WantedProvider) -> int:
-        generation, has = self._client.inventories(wanted.uuid)
+    def _set_inventory(self, wanted: WantedProvider, known: tuple[int, Inventories] | None = None) -> int:
+        generation, has = known or self._client.inventories(wanted.uuid)
         target = _inventory(wanted)
         if has.get(RESOURCE_CLASS) == target:
             return generation

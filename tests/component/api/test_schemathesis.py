@@ -116,7 +116,7 @@ def request(operation, generated, objects, persona):
     """Request an operation with several sets of data, some of them on the objects of each project."""
     nouns = operation.path.split("/")[2]
 
-    @settings(max_examples=max(settings.default.max_examples // 15, 1))
+    @settings(max_examples=max(settings.default.max_examples // 10, 1))
     @given(case=generated, whose=st.sampled_from(["member", "other", "nobody"]), data=st.data())
     def ask(case, whose, data):
         some = objects.get(whose, {}).get(nouns, [])

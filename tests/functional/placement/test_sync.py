@@ -89,6 +89,16 @@ def test_a_round_in_which_nothing_has_changed_is_one_request(client, small, node
     assert counting.asked == ["owned"]
 
 
+def test_what_is_new_takes_three_requests(client, node):
+    counting = Counting(client)
+    sync = Sync(counting)
+    sync.run([wanted(node[0], "large")], [node[0]])
+    counting.asked.clear()
+    providers = [replace(wanted(f"{node[0]}-{number}", "large"), node=node[0]) for number in range(2)]
+    assert sync.run(providers, [f"{node[0]}-{number}" for number in range(2)]) == []
+    assert counting.asked == ["owned", "named", *2 * ["create", "set_traits", "set_inventories"]]
+
+
 def test_a_sync_that_begins_again_writes_nothing_that_is_right(client, cloud, made, node):
     before = cloud.tree(node[1])
     assert Sync(client).run([made], [node[0]]) == []
@@ -198,13 +208,13 @@ class Interfering:
 
 
 def test_a_provider_that_changes_meanwhile_is_read_again(client, cloud, small, node):
-    sync = Sync(Interfering(client, cloud, ATTEMPTS - 1))
+    sync = Sync(Interfering(client, cloud, ATTEMPTS))
     assert sync.run([small], [node[0]]) == []
     assert cloud.inventory(small.uuid) == {RESOURCE_CLASS: (2, 0)}
 
 
 def test_one_that_never_stands_still_is_given_up_until_the_next_round(client, cloud, small, node):
-    sync = Sync(Interfering(client, cloud, ATTEMPTS))
+    sync = Sync(Interfering(client, cloud, 1 + ATTEMPTS))  # what is new is not read at first
     (complaint,) = sync.run([small], [node[0]])
     assert "resource provider generation conflict" in complaint
     assert sync.run([small], [node[0]]) == []
