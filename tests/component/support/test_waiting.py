@@ -16,7 +16,7 @@ def test_a_wait_in_vain_says_for_what():
         wait_until(lambda: False, "pigs fly", 0)
 
 
-def test_looks_take_a_fifth_of_the_time_at_most(monkeypatch):
+def test_looks_take_a_tenth_of_the_time_at_most(monkeypatch):
     class Clock:
         now_s, pauses_s = 0.0, []
 
@@ -34,7 +34,7 @@ def test_looks_take_a_fifth_of_the_time_at_most(monkeypatch):
         clock.now_s += took_s
         return took_s == 0
 
-    # Looks of 1 ms, 100 ms and 3 s are followed by the least pause, four times as long a one, and the longest.
+    # Looks of 1 ms, 100 ms and 3 s are followed by the least pause, nine times as long a one, and the longest.
     looks_s = iter([0.001, 0.1, 3.0, 0.0])
     assert waiting.wait_until(lambda: look(next(looks_s)), "the last look")
-    assert clock.pauses_s == [0.05, pytest.approx(0.4), 2.0]
+    assert clock.pauses_s == [0.05, pytest.approx(0.9), 2.0]
