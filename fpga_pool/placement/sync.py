@@ -265,7 +265,7 @@ class Sync:
     def _make_new(self, wanted: WantedProvider, root: Provider) -> int | None:
         """Make a provider, of which nothing has to be read then, and return its generation.
 
-        None: it is there and was not marked as the pool's any more, or somebody else writes to it.
+        None: it is there and was not marked as the pool's any more, or others write to it.
         """
         try:
             generation = self._client.create(wanted.uuid, wanted.name, root.uuid)
