@@ -251,33 +251,29 @@ class Sync:
         for trait in sorted(wanted.traits):
             self._ensure(trait, lambda trait=trait: self._client.ensure_trait(trait))  # type: ignore[misc]
         if found is None:
-            generation = self._make_new(wanted, root)
-            if generation is not None:
+            try:
+                generation = self._make_new(wanted, root)
+            except Conflict:
+                # It is there, and was not marked as the pool's any more; or others write to it.
+                found = self._client.provider(wanted.uuid)
+                if found is None:  # another one has its name
+                    raise
+            else:
                 self._right[wanted.uuid] = wanted, generation
                 return
-            found = self._client.provider(wanted.uuid)
-        if found is None or (found.parent, found.name) != (root.uuid, wanted.name):
+        if (found.parent, found.name) != (root.uuid, wanted.name):
             self._client.move(wanted.uuid, wanted.name, root.uuid)
             LOG.info("provider %s is moved below %s", wanted.name, wanted.node)
         _again(lambda: self._set_traits(wanted))
         self._right[wanted.uuid] = wanted, _again(lambda: self._set_inventory(wanted))
 
-    def _make_new(self, wanted: WantedProvider, root: Provider) -> int | None:
-        """Make a provider, of which nothing has to be read then, and return its generation.
-
-        None: it is there and was not marked as the pool's any more, or others write to it.
-        """
-        try:
-            generation = self._client.create(wanted.uuid, wanted.name, root.uuid)
-            LOG.info("provider %s is created below %s", wanted.name, wanted.node)
-            # Marked first: a half-created provider can be found again, and is not offered.
-            generation = self._client.set_traits(wanted.uuid, generation, wanted.traits)
-            generation = self._set_inventory(wanted, (generation, {}))
-        except Conflict:
-            if self._client.provider(wanted.uuid) is None:  # another one has its name
-                raise
-            return None
-        return generation
+    def _make_new(self, wanted: WantedProvider, root: Provider) -> int:
+        """Make a provider, of which nothing has to be read then; return its generation."""
+        generation = self._client.create(wanted.uuid, wanted.name, root.uuid)
+        LOG.info("provider %s is created below %s", wanted.name, wanted.node)
+        # Marked first: a half-created provider can be found again, and is not offered.
+        generation = self._client.set_traits(wanted.uuid, generation, wanted.traits)
+        return self._set_inventory(wanted, (generation, {}))
 
     def _set_traits(self, wanted: WantedProvider) -> int:
         generation, has = self._client.traits(wanted.uuid)
