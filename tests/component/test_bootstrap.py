@@ -83,6 +83,35 @@ cert = /other.pem
 
 
 @pytest.mark.parametrize(
+    ("user", "pythons", "chosen"),
+    [
+        ("1000", {"first": "", "second": ""}, "first"),
+        ("1000", {"first": "version", "second": ""}, "second"),
+        ("1000", {"first": "ensurepip", "second": ""}, "second"),
+        ("0", {"first": "ensurepip", "second": ""}, "first"),
+        ("1000", {"first": "ensurepip", "second": "version"}, "first"),
+        ("1000", {"first": "version"}, None),
+    ],
+    ids=["the first", "not too old", "with venv", "root installs venv", "to be named without venv", "none"],
+)
+def test_python_is_the_first_that_can_make_an_environment(tmp_path, user, pythons, chosen):
+    commands = {"id": f"echo {user}", "apt-get": "true"}
+    # What a Python cannot do is in the code that it is asked to run.
+    commands |= {name: f"case $2 in *{lacks or 'nothing'}*) exit 1;; esac" for name, lacks in pythons.items()}
+    for name, body in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    script = f". {ROOT}/tools/bootstrap; unset PYTHON; PATH={tmp_path}:$PATH; PYTHONS=({' '.join(pythons)})"
+    command = ["bash", "-c", f"{script}; find_python"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    if chosen is None:
+        assert done.returncode == 2
+        assert "needs Python 3.11 or newer" in done.stderr
+    else:
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path}/{chosen}\n")
+
+
+@pytest.mark.parametrize(
     ("uv", "calls"),
     [
         ("exit 0", ["uv pip install"]),
